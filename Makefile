@@ -1,0 +1,36 @@
+# Every target sets up its own .venv; nothing has to be installed by hand.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: setup demo test check bench memory clean
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'wdistill needs Python 3.11 or newer: make PYTHON=python3.11')"
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[test,demo]'
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.ready
+	$(PIP) --editable '.[bench]'
+	touch $@
+
+demo: setup
+	$(BIN)/python examples/digits.py
+
+test: check
+	$(BIN)/python -m pytest -n 2
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.weigh
+
+clean:
+	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,343 @@
+"""What every array must be before a weight is computed from it; each fault is one clear error or warning."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdistill.errors import ConfigError, InputError, WdistillWarning
+
+KINDS = ("probabilities", "logits", "logprobs")
+_TOLERANCE = {"float64": 1e-8, "float32": 1e-5, "float16": 5e-3, "bfloat16": 4e-2}
+
+
+def warn(text: str) -> None:
+    """One warning of ours, pointing at the caller of the library."""
+    warnings.warn(text, WdistillWarning, stacklevel=3)
+
+
+def kind(value: str) -> None:
+    if value not in KINDS:
+        raise ConfigError(
+            "unknown kind of predictions",
+            where="kind",
+            found=repr(value),
+            expected=" or ".join(map(repr, KINDS)),
+            remedy="say which of the three the arrays hold",
+        )
+
+
+def array(values: Any, name: str) -> NDArray[Any]:
+    """Anything array-like as an ndarray; what NumPy would hide (objects, masks, sparse matrices) is an error."""
+    if hasattr(values, "toarray"):
+        raise InputError(
+            "a sparse matrix",
+            where=name,
+            found=type(values).__name__,
+            expected="a dense array",
+            remedy="pass its .toarray()",
+        )
+    if isinstance(values, np.ma.MaskedArray):
+        masked = int(np.ma.getmaskarray(values).sum())
+        if masked:
+            raise InputError(
+                "masked entries",
+                where=name,
+                found=f"{masked} of {values.size} masked",
+                expected="no masked entries",
+                remedy="drop or fill the masked rows first",
+            )
+        return np.asarray(values.data)
+    found = np.asarray(values)
+    if found.dtype == object:
+        nulls = int(sum(item is None for item in found.ravel()))
+        raise InputError(
+            "Python objects instead of numbers",
+            where=name,
+            found=f"dtype object with {nulls} nulls among {found.size} entries",
+            expected="a numeric array",
+            remedy="drop rows with nulls and convert with .astype('float32')",
+        )
+    return found
+
+
+def matrix(values: Any, name: str) -> NDArray[Any]:
+    """An (n, K) array of floats with at least two classes."""
+    found = array(values, name)
+    if found.dtype.kind in "iu":
+        found = found.astype(np.float64)
+    if found.dtype.name not in _TOLERANCE:
+        raise InputError(
+            "not an array of floats",
+            where=name,
+            found=f"dtype {found.dtype}",
+            expected="float16, float32, float64 or bfloat16",
+            remedy="convert it with .astype('float32')",
+        )
+    if found.ndim != 2 or found.shape[1] < 2:
+        raise InputError(
+            "not one row of class scores an example",
+            where=name,
+            found=f"shape {found.shape}",
+            expected="(rows, classes) with at least 2 classes",
+            remedy="for one probability p of a positive class pass the two columns 1 − p and p",
+        )
+    return found
+
+
+def widened(values: NDArray[Any]) -> NDArray[Any]:
+    """Rows as native, contiguous float32 or float64; a copy only where needed, never the caller's array changed."""
+    return np.ascontiguousarray(values, np.float64 if values.dtype.itemsize == 8 else np.float32)
+
+
+def tolerance(dtype: np.dtype[Any], classes: int) -> float:
+    """How far a row of probabilities may sum from 1."""
+    return _TOLERANCE[dtype.name] * max(1.0, classes / 1000)
+
+
+def doubtful_rows(
+    top: NDArray[Any], check: NDArray[Any], kind: str, dtype: np.dtype[Any], classes: int, renormalize: bool
+) -> NDArray[Any]:
+    """Rows that need a closer look by `rows`, judged by their largest entry and a rough sum of all entries."""
+    if kind == "logits":
+        return np.asarray(~np.isfinite(check))
+    if kind == "logprobs":
+        return np.asarray(~((check < np.inf) & (top <= tolerance(dtype, classes))))
+    allowed = tolerance(dtype, classes)
+    if renormalize:
+        return np.asarray(~((top > 0) & (top <= 1 + allowed) & (check > 0) & np.isfinite(check)))
+    return np.asarray(~((top > 0) & (top <= 1 + allowed) & (np.abs(check - 1) <= allowed / 2)))
+
+
+def rows(
+    values: NDArray[Any], which: NDArray[np.intp], kind: str, dtype: np.dtype[Any], name: str, renormalize: bool
+) -> NDArray[Any]:
+    """The doubtful rows, if nothing is wrong with them after all; otherwise the error that says what is."""
+    values = values + values.dtype.type(0)  # −0.0 becomes 0.0
+    infinite = np.isnan(values) | (values == np.inf) | ((values == -np.inf) & (kind != "logprobs"))
+    if infinite.any():
+        half = " Save logits as float32: float16 ends at 65,504." if dtype.itemsize == 2 and kind == "logits" else ""
+        raise _bad_rows(
+            "NaN or infinite entries",
+            name,
+            which[infinite.any(axis=1)],
+            found=f"{int(infinite.sum())} such entries",
+            expected="finite numbers",
+            remedy=f"find out which model wrote these rows and predict them again.{half}",
+        )
+    if kind == "probabilities":
+        _probability_rows(values, which, dtype, name, renormalize)
+    if kind == "logprobs":
+        _logprob_rows(values, which, dtype, name)
+    return values
+
+
+def _probability_rows(
+    values: NDArray[Any], which: NDArray[np.intp], dtype: np.dtype[Any], name: str, renormalize: bool
+) -> None:
+    allowed = tolerance(dtype, values.shape[1])
+    sums = values.sum(axis=1, dtype=np.float64)
+    outside = ((values < 0) | (values > 1 + allowed)).any(axis=1)
+    if outside.any():
+        wrong = values[outside]
+        found = f"entries from {wrong.min():.6g} to {wrong.max():.6g}"
+        if (wrong <= 0).all() and np.allclose(np.exp(wrong.astype(np.float64)).sum(axis=1), 1, atol=1e-2):
+            what, remedy = "these look like log-probabilities", "pass kind='logprobs' (--kind logprobs)"
+        else:
+            what, remedy = "these look like logits", "pass kind='logits' (--kind logits)"
+        raise _bad_rows(what, name, which[outside], found=found, expected="entries within [0, 1]", remedy=remedy)
+    off = sums <= 0 if renormalize else np.abs(sums - 1) > allowed
+    if off.any():
+        worst = int(np.argmax(np.abs(sums - 1)))
+        raise _bad_rows(
+            "rows do not sum to 1",
+            name,
+            which[off],
+            found=f"a sum of {sums[worst]:.8g} in row {which[worst]}, the worst",
+            expected=f"1 within {allowed:.1g}",
+            remedy="pass probabilities of all classes, or let the rows be scaled: renormalize=True (--renormalize)",
+        )
+
+
+def _logprob_rows(values: NDArray[Any], which: NDArray[np.intp], dtype: np.dtype[Any], name: str) -> None:
+    positive = (values > tolerance(dtype, values.shape[1])).any(axis=1)
+    if positive.any():
+        raise _bad_rows(
+            "these look like logits",
+            name,
+            which[positive],
+            found=f"entries up to {values.max():.6g}",
+            expected="log-probabilities, none above 0",
+            remedy="pass kind='logits' (--kind logits)",
+        )
+
+
+def _bad_rows(what: str, name: str, which: NDArray[np.intp], *, found: str, expected: str, remedy: str) -> InputError:
+    first = ", ".join(str(row) for row in which[:5])
+    more = f" (first rows: {first}; {len(which)} in this block)"
+    error = InputError(what, where=name, found=found + more, expected=expected, remedy=remedy)
+    error.rows = tuple(int(row) for row in which[:5])
+    return error
+
+
+def labels(
+    values: Any, classes: int, name: str, names: Sequence[str] | None = None, soft: bool = False
+) -> NDArray[np.int64]:
+    """True classes (m,) as whole numbers 0 … K − 1, from numbers, class names or (if `soft`) distributions."""
+    found = array(values, name)
+    if found.ndim == 2:
+        return _soft_labels(found, classes, name, soft)
+    if found.ndim != 1:
+        raise InputError("labels are not a vector", where=name, found=f"shape {found.shape}", expected="(rows,)")
+    if found.dtype.kind in "US":
+        return _named_labels(found.astype(str), name, names)
+    if found.dtype.kind == "f" and np.isfinite(found).all() and (found == np.rint(found)).all():
+        found = found.astype(np.int64)
+    if found.dtype.kind not in "iu":
+        raise InputError(
+            "labels are not whole numbers",
+            where=name,
+            found=f"dtype {found.dtype}, beginning {found[:5].tolist()}",
+            expected=f"class numbers 0 … {classes - 1}",
+            remedy="map the labels to class numbers, or pass strings with their class list",
+        )
+    outside = (found < 0) | (found >= classes)
+    if outside.any():
+        kinds, counts = np.unique(found[outside], return_counts=True)
+        shown = ", ".join(f"{kind} ({count}×)" for kind, count in zip(kinds[:5], counts[:5], strict=True))
+        from_one = found.min() == 1 and found.max() == classes
+        raise InputError(
+            "labels out of range",
+            where=name,
+            found=f"{int(outside.sum())} of {len(found)}: {shown}",
+            expected=f"0 … {classes - 1}, since the predictions have {classes} classes",
+            remedy="subtract 1: these labels count from 1"
+            if from_one
+            else "drop rows without a label (−1 and −100 often stand for that)",
+        )
+    return np.asarray(found, np.int64)
+
+
+def _soft_labels(values: NDArray[Any], classes: int, name: str, soft: bool) -> NDArray[np.int64]:
+    if not soft:
+        raise InputError(
+            "labels are a matrix",
+            where=name,
+            found=f"shape {values.shape}",
+            expected="one class number a row",
+            remedy="if the rows are one-hot or distributions, say so: soft_labels=True (--soft-labels)",
+        )
+    if values.shape[1] != classes:
+        raise InputError(
+            "labels and predictions differ in classes",
+            where=name,
+            found=f"{values.shape[1]} columns of labels",
+            expected=f"{classes}, as in the predictions",
+            remedy="give a column of labels to every class",
+        )
+    if not np.isfinite(values).all():
+        raise InputError("NaN or infinite labels", where=name, found=f"{int((~np.isfinite(values)).sum())} such entries")
+    unclear = np.flatnonzero((values == values.max(axis=1, keepdims=True)).sum(axis=1) > 1)
+    if len(unclear):
+        raise _bad_rows(
+            "soft labels without a single largest class",
+            name,
+            unclear,
+            found=f"{len(unclear)} rows whose maximum is shared",
+            expected="one largest class a row",
+            remedy="decide these rows or drop them",
+        )
+    return np.asarray(values.argmax(axis=1), np.int64)
+
+
+def _named_labels(values: NDArray[np.str_], name: str, names: Sequence[str] | None) -> NDArray[np.int64]:
+    if names is None:
+        raise InputError(
+            "labels are strings",
+            where=name,
+            found=", ".join(map(repr, np.unique(values)[:5].tolist())),
+            expected="class numbers, or strings together with the class list",
+            remedy="pass classes=[…] (--classes a,b,c) in the order of the prediction columns",
+        )
+    number = {text: i for i, text in enumerate(names)}
+    unknown = np.flatnonzero([text not in number for text in values])
+    if len(unknown):
+        raise InputError(
+            "labels that are not in the class list",
+            where=name,
+            found=f"{len(unknown)} rows, beginning with row {unknown[0]}: {str(values[unknown[0]])!r}",
+            expected="one of " + ", ".join(map(repr, list(names)[:10])),
+            remedy="correct the label or the class list",
+        )
+    return np.array([number[text] for text in values], np.int64)
+
+
+def class_names(names: Sequence[str] | None, classes: int) -> None:
+    if names is None:
+        return
+    if len(set(names)) != len(names) or len(names) != classes:
+        raise InputError(
+            "the class list does not fit the predictions",
+            where="classes",
+            found=f"{len(names)} names, {len(set(names))} of them distinct",
+            expected=f"{classes} distinct names, one for each prediction column",
+            remedy="list every class once, in the order of the prediction columns",
+        )
+
+
+def same_classes(sizes: dict[str, int]) -> int:
+    """The common number of classes of several arrays."""
+    (first, k), *others = sizes.items()
+    for name, size in others:
+        if size != k:
+            raise InputError(
+                "arrays differ in their number of classes",
+                where=f"{first} and {name}",
+                found=f"{k} and {size}",
+                expected="the same classes in the same order everywhere",
+                remedy="predict with both models over one class list",
+            )
+    return k
+
+
+def same_length(lengths: dict[str, int]) -> int:
+    """The common number of rows of several arrays."""
+    (first, n), *others = lengths.items()
+    for name, length in others:
+        if length != n:
+            raise InputError(
+                "arrays differ in their number of rows",
+                where=f"{first} and {name}",
+                found=f"{n} and {length} rows",
+                expected="one row for each example in all of them",
+                remedy="join them by id before passing them",
+            )
+    return n
+
+
+def scores(values: Any, name: str) -> NDArray[np.float64]:
+    """One finite number a row."""
+    found = array(values, name)
+    if found.ndim != 1 or found.dtype.kind not in "fiu":
+        raise InputError(
+            "not one number a row",
+            where=name,
+            found=f"shape {found.shape}, dtype {found.dtype}",
+            expected="(rows,) numbers",
+            remedy="a confidence function maps (rows, classes) to (rows,)",
+        )
+    bad = np.flatnonzero(~np.isfinite(found))
+    if len(bad):
+        raise _bad_rows(
+            "NaN or infinite scores",
+            name,
+            bad,
+            found=f"{len(bad)}",
+            expected="finite numbers",
+            remedy="mend the scores",
+        )
+    return found.astype(np.float64)

@@ -1,0 +1,191 @@
+"""Confidence of predictions: margin, entropy and argmax of every row in one pass, checked on the way.
+
+margin  = largest − second largest probability, subtracted in float64           (paper §2.3, "margin-score")
+entropy = −Σ_c p_c log p_c, in nats                                             (paper §2.3)
+
+Large arrays go through `fast_confidence`; small ones through NumPy, which needs no compiler. Both give the same bits: sums
+are taken over whole multiples of a fixed quantum, so they do not depend on order, on chunks, or on threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdistill import checks
+from wdistill.elementary import exp32, exp64, log32, log64
+from wdistill.threads import parallel
+
+Kind = Literal["probabilities", "logits", "logprobs"]
+Floats = NDArray[np.float64]
+Confidence = Callable[[NDArray[np.floating]], Floats]
+
+SMALL = 1 << 22  # entries up to which plain NumPy is fast enough
+BLOCK = 1 << 18  # entries a block: small enough to stay in a core's cache
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What one pass over an (n, K) array finds."""
+
+    best: NDArray[np.int32]  # (n,) argmax; the lowest class where several share the maximum
+    margin: Floats  # (n,)
+    entropy: Floats | None  # (n,), where asked for
+
+
+@dataclass(frozen=True)
+class _Raw:
+    """Per row of a block: argmax, two largest values, a rough sum of all, and exact sums in quanta."""
+
+    best: NDArray[np.int32]
+    top: NDArray[np.floating]
+    second: NDArray[np.floating]
+    check: NDArray[np.floating]
+    total: NDArray[np.int64]  # Σ exp(z − top); logits and log-probabilities only
+    spread: NDArray[np.int64]  # Σ −p log p, or Σ exp(z − top)·(top − z)
+
+
+def margin(values: NDArray[np.floating], kind: Kind = "probabilities") -> Floats:
+    """Largest minus second largest probability of every row: (n, K) → (n,)."""
+    return scan(values, kind).margin
+
+
+def entropy(values: NDArray[np.floating], kind: Kind = "probabilities") -> Floats:
+    """Entropy of every row in nats: (n, K) → (n,)."""
+    found = scan(values, kind, entropy=True).entropy
+    assert found is not None
+    return found
+
+
+def scan(
+    values: NDArray[np.floating],
+    kind: Kind = "probabilities",
+    *,
+    entropy: bool = False,
+    renormalize: bool = False,
+    name: str = "predictions",
+) -> Scan:
+    """Argmax, margin and (if asked for) entropy of every row of an (n, K) array; bad rows are an InputError."""
+    values = checks.matrix(values, name)
+    n, k = values.shape
+    best, top_gap = np.empty(n, np.int32), np.empty(n)
+    entropies = np.empty(n) if entropy else None
+    compiled = values.size > SMALL
+
+    def work(part: slice) -> None:
+        rows = checks.widened(values[part])
+        raw = _scan_compiled(rows, kind, entropy) if compiled else _scan_numpy(rows, kind, entropy)
+        doubtful = checks.doubtful_rows(raw.top, raw.check, kind, values.dtype, k, renormalize)
+        if doubtful.any():
+            which = np.flatnonzero(doubtful)
+            clean = checks.rows(rows[which], which + part.start, kind, values.dtype, name, renormalize)
+            for field, again in zip(vars(raw).values(), vars(_scan_numpy(clean, kind, entropy)).values(), strict=True):
+                field[which] = again
+        scale = _row_sums(rows) if renormalize and kind == "probabilities" else None
+        best[part] = raw.best
+        top_gap[part] = _margin(raw, kind, k, scale)
+        if entropies is not None:
+            entropies[part] = _entropy(raw, kind, k, scale)
+
+    parallel(work, n, max(1, BLOCK // k))
+    return Scan(best, top_gap, entropies)
+
+
+def quantum(k: int) -> tuple[np.float64, float]:
+    """(magic, unit): x + magic holds 0 <= x <= 1 as a multiple of `unit` in its low bits, and K of them fit an int64."""
+    shift = min(50, 62 - max(1, k - 1).bit_length())
+    return np.float64(2.0 ** (52 - shift)), 2.0**-shift
+
+
+def fixed(x: NDArray[np.floating], magic: np.float64) -> NDArray[np.int64]:
+    """0 <= x <= 1 as whole numbers of quanta."""
+    whole: NDArray[np.int64] = (x.astype(np.float64) + magic).view(np.int64) - magic.view(np.int64)
+    return whole
+
+
+def _margin(raw: _Raw, kind: Kind, k: int, scale: Floats | None) -> Floats:
+    gap: Floats = raw.top.astype(np.float64) - raw.second.astype(np.float64)
+    if kind == "probabilities":
+        return gap if scale is None else np.asarray(gap / scale)
+    powers: Floats = exp64(-gap)
+    return (1.0 - powers) / (raw.total * quantum(k)[1])
+
+
+def _entropy(raw: _Raw, kind: Kind, k: int, scale: Floats | None) -> Floats:
+    spread = raw.spread * quantum(k)[1]
+    if kind == "probabilities":
+        return spread if scale is None else spread / scale + log64(scale)
+    total = raw.total * quantum(k)[1]
+    found: Floats = log64(total) + spread / total
+    return found
+
+
+def _row_sums(rows: NDArray[np.floating]) -> Floats:
+    magic, unit = quantum(rows.shape[1])
+    return np.asarray(fixed(rows, magic).sum(axis=1) * unit)
+
+
+def _scan_numpy(rows: NDArray[np.floating], kind: Kind, entropy: bool) -> _Raw:
+    n, k = rows.shape
+    magic, _ = quantum(k)
+    each = np.arange(n)
+    best = rows.argmax(axis=1).astype(np.int32)
+    top = rows[each, best]
+    others = rows.copy()
+    others[each, best] = -np.inf
+    second = others.max(axis=1)
+    total, spread = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    exp, log = (exp32, log32) if rows.dtype == np.float32 else (exp64, log64)
+    with np.errstate(invalid="ignore", over="ignore"):  # NaN and infinity are seen in `check`
+        if kind == "probabilities":
+            check = np.where(rows >= 0, rows, np.nan).sum(axis=1, dtype=rows.dtype)
+            if entropy:
+                spread = fixed(-(rows * log(rows)), magic).sum(axis=1)
+        else:
+            check = rows.sum(axis=1)
+            powers = exp(rows - top[:, None])
+            total = fixed(powers, magic).sum(axis=1)
+            if entropy:
+                spread = fixed(powers * np.minimum(top[:, None] - rows, rows.dtype.type(80)), magic).sum(axis=1)
+    return _Raw(best, top, second, check, total, spread)
+
+
+def _scan_compiled(rows: NDArray[np.floating], kind: Kind, entropy: bool) -> _Raw:
+    from wdistill import fast_confidence as fast
+
+    n, k = rows.shape
+    magic, _ = quantum(k)
+    number = rows.dtype.type
+    signed, unsigned = (np.int32, np.uint32) if rows.dtype == np.float32 else (np.int64, np.uint64)
+    best, check = np.empty(n, np.int32), np.empty(n, rows.dtype)
+    top, second = np.empty(n, rows.dtype), np.empty(n, rows.dtype)
+    total, spread = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    if k < fast.WIDE:
+        columns = np.empty((k + 1, fast.GROUP), rows.dtype)
+        if kind == "probabilities":
+            fast.narrow_probabilities(
+                rows, columns, number(0), number(np.nan), magic, entropy, top, second, best, check, spread
+            )
+        else:
+            fast.narrow_logits(rows, columns, number(0), number(80), magic, entropy, top, second, best, check, total, spread)
+    elif kind == "probabilities":
+        bits = rows.view(unsigned)
+        fast.wide_probabilities(
+            rows, bits, unsigned(0), magic, entropy, top.view(unsigned), second.view(unsigned), best, check, spread
+        )
+    else:
+        shift, mask = signed(8 * rows.itemsize - 1), signed(np.iinfo(signed).max)
+        keys, powers = np.empty(k, signed), np.empty(fast.SPAN, rows.dtype)
+        key: NDArray[Any] = np.empty(n, signed)
+        least = signed(np.iinfo(signed).min)
+        bits = rows.view(signed)
+        fast.wide_logits(
+            rows, bits, shift, mask, least, number(80), magic, entropy, keys, powers, best, key, check, total, spread
+        )
+        top = rows[np.arange(n), best]
+        second = (key ^ ((key >> shift) & mask)).view(rows.dtype)
+    return _Raw(best, top, second, check, total, spread)

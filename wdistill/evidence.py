@@ -1,0 +1,146 @@
+"""Evidence: the arrays that weights are made from, checked once for shape, and the rows a fitted rule weighs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdistill import checks
+from wdistill.confidence import Confidence, Floats, Kind, Scan, entropy, margin, scan
+from wdistill.errors import InputError
+from wdistill.weighting import probabilities
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Confidences the caller already has, in place of a confidence function."""
+
+    validation_teacher: Floats  # (m,)
+    validation_student: Floats  # (m,)
+    teacher: Floats | None = None  # (n,)
+    student: Floats | None = None  # (n,)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Predictions of teacher and student, and true labels of the validation rows.
+
+    m validation rows, n unlabeled rows, l labeled rows, K classes. `teacher` and `student` may be left out to fit a rule
+    on the validation part alone and weigh chunks afterwards.
+    """
+
+    validation_labels: NDArray[Any]  # (m,) the truth
+    validation_teacher: NDArray[Any]  # (m, K)
+    validation_student: NDArray[Any]  # (m, K)
+    teacher: NDArray[Any] | None = None  # (n, K)
+    student: NDArray[Any] | None = None  # (n, K)
+    labeled_teacher: NDArray[Any] | None = None  # (l, K) for fidelity's mean entropy
+    truth: NDArray[Any] | None = None  # (n,) for the oracle
+    kind: Kind = field(default="probabilities", kw_only=True)  # what all the predictions are
+    classes: Sequence[str] | None = field(default=None, kw_only=True)  # names, where labels are strings
+    soft_labels: bool = field(default=False, kw_only=True)  # labels may be (m, K) distributions; their argmax counts
+    renormalize: bool = field(default=False, kw_only=True)  # scale rows of probabilities to sum to 1
+
+    def __post_init__(self) -> None:
+        checks.kind(self.kind)
+        predictions = ("validation_teacher", "validation_student", "teacher", "student", "labeled_teacher")
+        arrays = {name: checks.matrix(getattr(self, name), name) for name in predictions if getattr(self, name) is not None}
+        k = checks.same_classes({name: values.shape[1] for name, values in arrays.items()})
+        checks.class_names(self.classes, k)
+        known = checks.labels(self.validation_labels, k, "validation_labels", self.classes, self.soft_labels)
+        if len(known) == 0:
+            raise InputError(
+                "the validation set is empty",
+                where="validation_labels",
+                found="0 rows",
+                expected="at least 1 row, better 100 or more",
+                remedy="label some rows that the teacher was not trained on",
+            )
+        names = ("validation_teacher", "validation_student")
+        checks.same_length({"validation_labels": len(known), **{name: len(arrays[name]) for name in names}})
+        for name, values in (*arrays.items(), ("validation_labels", known)):
+            object.__setattr__(self, name, values)
+        if self.truth is not None:
+            object.__setattr__(self, "truth", checks.labels(self.truth, k, "truth", self.classes))
+        given = {name: getattr(self, name) for name in ("teacher", "student", "truth")}
+        lengths = {name: len(values) for name, values in given.items() if values is not None}
+        if lengths and checks.same_length(lengths) == 0:
+            raise InputError(
+                "no unlabeled rows", where=next(iter(lengths)), found="0 rows", expected="at least 1 row to weigh"
+            )
+
+    @property
+    def rows(self) -> Rows:
+        """The unlabeled part, as a fitted rule weighs it."""
+        return Rows(self.teacher, self.student, self.truth, kind=self.kind, renormalize=self.renormalize)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A chunk of unlabeled rows: predictions (n, K), or scores (n,) already computed from them."""
+
+    teacher: NDArray[Any] | None = None
+    student: NDArray[Any] | None = None
+    truth: NDArray[Any] | None = None
+    kind: Kind = field(default="probabilities", kw_only=True)
+    renormalize: bool = field(default=False, kw_only=True)
+    _scans: dict[str, Scan] = field(default_factory=dict, init=False, repr=False)
+
+    def __len__(self) -> int:
+        lengths = {name: len(getattr(self, name)) for name in ("teacher", "student", "truth") if self.given(name)}
+        return checks.same_length(lengths) if lengths else 0
+
+    def given(self, name: str) -> bool:
+        return getattr(self, name) is not None
+
+    def need(self, name: str) -> NDArray[Any]:
+        """The array of that name; its absence is an error."""
+        values: NDArray[Any] | None = getattr(self, name)
+        if values is None:
+            remedy = "pass it to Evidence, or to weigh() of the fitted rule"
+            raise InputError("this rule needs it and it is missing", where=name, found="nothing", remedy=remedy)
+        return values
+
+    def scan(self, name: str, *, entropy: bool = False) -> Scan:
+        """One pass over the predictions of that name; kept for the next rule that asks."""
+        known = self._scans.get(name)
+        if known is None or (entropy and known.entropy is None):
+            values = self.need(name)
+            known = scan(values, self.kind, entropy=entropy, renormalize=self.renormalize, name=name)
+            self._scans[name] = known
+        return known
+
+    def confidence(self, name: str, measure: Confidence | Scores) -> Floats:
+        """Confidence (n,) of the predictions of that name."""
+        values = np.asarray(self.need(name))
+        if values.ndim == 1:
+            return checks.scores(values, name)
+        if measure is margin:
+            return self.scan(name).margin
+        if measure is entropy:
+            found = self.scan(name, entropy=True).entropy
+            assert found is not None
+            return found
+        if isinstance(measure, Scores):
+            raise InputError(
+                "predictions instead of scores",
+                where=name,
+                found=f"shape {values.shape}",
+                expected="(n,) scores, since the rule was fitted on scores",
+                remedy="pass the scores of these rows, or fit the rule with a confidence function",
+            )
+        scores = checks.scores(measure(self.probabilities(name)), f"confidence of {name}")
+        checks.same_length({name: len(values), f"confidence of {name}": len(scores)})
+        return scores
+
+    def probabilities(self, name: str) -> NDArray[np.floating]:
+        """The predictions as probabilities, checked, whatever kind they came as."""
+        self.scan(name)
+        values = self.need(name)
+        if self.kind == "probabilities" and not self.renormalize:
+            return values
+        return probabilities(values, self.kind, self.renormalize)

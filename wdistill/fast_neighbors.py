@@ -1,0 +1,265 @@
+"""The compiled half of `neighbors`: the same means as its plain NumPy half, to the last bit, for millions of queries.
+
+Queries are put into buckets of the plane, and each bucket is halved again and again. For the box around the queries at
+hand, a point that is surely among the k nearest of all of them is added to their `base` sums and forgotten, and one that is
+surely not is dropped; a short list of points in doubt goes on to the halves. Small groups of queries settle what is left.
+All sums are sums of integers, so neither the boxes nor the order of points nor the number of threads can change a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from wdistill.threads import parallel
+
+BUCKET = 2048  # queries a bucket, about
+LEAF = 24  # groups of at most so many queries are halved no further
+DOUBTFUL = 6  # nor are groups with at most so many points in doubt
+DEPTH = 40  # nor those halved so often
+
+compiled: Callable[..., Any] = njit(nogil=True, cache=True, error_model="numpy")
+
+
+@compiled
+def count(distances, copies, size, limit):
+    """Copies of the points whose squared distance is at most `limit`."""
+    found = 0
+    for i in range(size):
+        found += copies[i] if distances[i] <= limit else 0
+    return found
+
+
+@compiled
+def narrow(distances, copies, size, rank, above, guess, steps):
+    """Limits (below, above) with count(below) < rank <= count(above), and those two counts; stops early on a perfect cut."""
+    below, at_below, at_above = -1.0, 0, count(distances, copies, size, above)
+    if at_above < rank:
+        return np.inf, at_above, np.inf, at_above
+    limit = guess
+    for _ in range(steps):
+        if at_above == rank:
+            break
+        at_limit = count(distances, copies, size, limit)
+        if at_limit < rank:
+            below, at_below = limit, at_limit
+        else:
+            above, at_above = limit, at_limit
+        share = (rank + 0.5 - at_below) / (at_above - at_below)
+        floor = max(below, 0.0)
+        limit = floor + (above - floor) * min(max(share, 0.05), 0.95)
+    return below, at_below, above, at_above
+
+
+@compiled
+def settle(x, y, px, py, copies, values, size, rank, reach, guess, distances, base, sums):
+    """Sums over the `rank` nearest of the points in doubt, and `base`; returns a limit that may suit the next query."""
+    for i in range(size):
+        dx = px[i] - x
+        dy = py[i] - y
+        distances[i] = dx * dx + dy * dy
+    below, at_below, above, at_above = narrow(distances, copies, size, rank, reach, guess, 10)
+    while at_above != rank:  # a tie, or points too close for halving: go from one distinct distance to the next
+        above = np.inf
+        for i in range(size):
+            above = distances[i] if below < distances[i] < above else above
+        at_above = count(distances, copies, size, above)
+        if at_above > rank:
+            break
+        if at_above < rank:
+            below, at_below = above, at_above
+    for column in range(sums.size):
+        total = base[column]
+        if at_above == rank:
+            for i in range(size):
+                total += values[column, i] if distances[i] <= above else 0
+            sums[column] = total
+        else:  # the points tied at the k-th distance share the places that are left
+            tied = 0
+            for i in range(size):
+                total += values[column, i] if distances[i] <= below else 0
+                tied += values[column, i] if below < distances[i] <= above else 0
+            sums[column] = total + (rank - at_below) / (at_above - at_below) * tied
+    return above
+
+
+@compiled
+def screen(x0, x1, y0, y1, chosen, level, size, points, copies, values, rank, reach, near, far, many, bases):
+    """Sort the points listed for a box: surely in (added to its base), surely out, in doubt (listed for the next level).
+
+    `near` and `far` bound the squared distance to any query in the box; rounding is monotone, so they hold in floating
+    point too. No k-th neighbour is farther than `reach`. Returns the number of points in doubt, of neighbours still to be
+    found among them, and the new reach.
+    """
+    for i in range(size):
+        point = chosen[level, i]
+        x, y = points[0, point], points[1, point]
+        left, right, under, over = x0 - x, x - x1, y0 - y, y - y1
+        dx = left if left > right else right
+        dy = under if under > over else over
+        dx = dx if dx > 0.0 else 0.0
+        dy = dy if dy > 0.0 else 0.0
+        near[i] = dx * dx + dy * dy
+        dx = right if left > right else left
+        dy = over if under > over else under
+        far[i] = dx * dx + dy * dy
+        many[i] = copies[point]
+    _, _, reach, _ = narrow(far, many, size, rank, reach, 0.5 * reach, 6)
+    sure, _, _, _ = narrow(near, many, size, rank + 1, reach, 0.5 * reach, 6)
+    doubtful, settled = 0, 0
+    for i in range(size):
+        settled += many[i] if near[i] <= reach and far[i] <= sure else 0
+    for column in range(bases.shape[1]):
+        total = bases[level, column]
+        if settled > 0:
+            for i in range(size):
+                total += values[column, chosen[level, i]] if near[i] <= reach and far[i] <= sure else 0
+        bases[level + 1, column] = total
+    if settled == rank:
+        return 0, 0, reach
+    for i in range(size):
+        chosen[level + 1, doubtful] = chosen[level, i]
+        doubtful += 1 if near[i] <= reach and far[i] > sure else 0
+    return doubtful, rank - settled, reach
+
+
+@compiled
+def halve(queries, first, last, axis, cut):
+    """Reorder the queries first … last so that those up to `cut` come first; returns where the others begin."""
+    while first < last:
+        if queries[first, axis] <= cut:
+            first += 1
+        else:
+            last -= 1
+            for a in range(3):
+                queries[first, a], queries[last, a] = queries[last, a], queries[first, a]
+    return first
+
+
+@compiled
+def bucket(queries, points, copies, values, k, out):
+    """Sums of the k nearest points' values, for queries (x, y, row) that lie close together; reorders the queries."""
+    m, columns = points.shape[1], values.shape[0]
+    chosen, bases = np.empty((DEPTH + 2, m + 1), np.uint32), np.zeros((DEPTH + 2, columns), np.int64)
+    near, far, many = np.empty(m), np.empty(m), np.empty(m, np.int64)
+    px, py, pc, pv = np.empty(m), np.empty(m), np.empty(m, np.int64), np.empty((columns, m), np.int64)
+    base, sums = np.zeros(columns, np.int64), np.empty(columns)
+    todo = np.empty((DEPTH + 2, 5), np.int64)  # first and last query, level, length of the list above, rank
+    reaches = np.empty(DEPTH + 2)
+    for i in range(m):
+        chosen[0, i] = i
+    todo[0, 0], todo[0, 1], todo[0, 2], todo[0, 3], todo[0, 4] = 0, queries.shape[0], 0, m, k
+    reaches[0] = np.inf
+    waiting = 1
+    while waiting > 0:
+        waiting -= 1
+        first, last, level = todo[waiting, 0], todo[waiting, 1], todo[waiting, 2]
+        x0, x1, y0, y1 = np.inf, -np.inf, np.inf, -np.inf
+        for i in range(first, last):
+            x, y = queries[i, 0], queries[i, 1]
+            x0 = x if x < x0 else x0
+            x1 = x if x > x1 else x1
+            y0 = y if y < y0 else y0
+            y1 = y if y > y1 else y1
+        reach = reaches[waiting]
+        if level == 0:
+            reach = 0.0
+            for i in range(m):
+                dx = max(points[0, i] - x0, x1 - points[0, i])
+                dy = max(points[1, i] - y0, y1 - points[1, i])
+                reach = max(reach, dx * dx + dy * dy)
+        size, rank, reach = screen(
+            x0,
+            x1,
+            y0,
+            y1,
+            chosen,
+            level,
+            todo[waiting, 3],
+            points,
+            copies,
+            values,
+            todo[waiting, 4],
+            reach,
+            near,
+            far,
+            many,
+            bases,
+        )
+        level += 1
+        same = x0 == x1 and y0 == y1
+        if not (same or rank == 0 or last - first <= LEAF or size <= DOUBTFUL or level > DEPTH):
+            if x1 - x0 >= y1 - y0:
+                middle = halve(queries, first, last, 0, x0 + 0.5 * (x1 - x0))
+            else:
+                middle = halve(queries, first, last, 1, y0 + 0.5 * (y1 - y0))
+            for side in range(2):
+                todo[waiting, 0] = first if side == 0 else middle
+                todo[waiting, 1] = middle if side == 0 else last
+                todo[waiting, 2], todo[waiting, 3], todo[waiting, 4], reaches[waiting] = level, size, rank, reach
+                waiting += 1
+            continue
+        for column in range(columns):
+            base[column] = bases[level, column]
+            sums[column] = base[column]
+            for i in range(size):
+                pv[column, i] = values[column, chosen[level, i]]
+        for i in range(size):
+            px[i], py[i], pc[i] = points[0, chosen[level, i]], points[1, chosen[level, i]], copies[chosen[level, i]]
+        guess = 0.7 * reach
+        for i in range(first, last):
+            if rank > 0 and (i == first or not same):
+                guess = settle(queries[i, 0], queries[i, 1], px, py, pc, pv, size, rank, reach, guess, near, base, sums)
+            row = np.int64(queries[i, 2])
+            for column in range(columns):
+                out[row, column] = sums[column]
+
+
+@compiled
+def assign(queries, x_cuts, y_cuts, codes, sizes):
+    """The bucket of every query, and how many each bucket gets."""
+    for i in range(queries.shape[0]):
+        x, y, a, b = queries[i, 0], queries[i, 1], 0, 0
+        for j in range(x_cuts.size):
+            a += 1 if x > x_cuts[j] else 0
+            b += 1 if y > y_cuts[j] else 0
+        codes[i] = a * (y_cuts.size + 1) + b
+        sizes[codes[i]] += 1
+
+
+@compiled
+def scatter(queries, codes, first, places, packed):
+    """Bring the queries of each bucket together as (x, y, row)."""
+    for i in range(queries.shape[0]):
+        place = places[codes[i]]
+        places[codes[i]] += 1
+        packed[place, 0], packed[place, 1], packed[place, 2] = queries[i, 0], queries[i, 1], first + i
+
+
+def neighbor_sums(queries: np.ndarray, points: np.ndarray, copies: np.ndarray, values: np.ndarray, k: int) -> np.ndarray:
+    """Sums (n, C) of the values (C, u) of the k nearest of `points` (2, u), each standing for some copies."""
+    n = len(queries)
+    side = min(255, max(1, round((n / BUCKET) ** 0.5)))
+    sample = queries[:: max(1, n // 20_000)]
+    levels = np.arange(1, side) / side
+    x_cuts, y_cuts = np.quantile(sample[:, 0], levels), np.quantile(sample[:, 1], levels)
+    step = 1 << 16
+    codes, sizes = np.empty(n, np.uint16), np.zeros((-(-n // step), side * side), np.int64)
+    parallel(lambda part: assign(queries[part], x_cuts, y_cuts, codes[part], sizes[part.start // step]), n, step)
+    totals = sizes.sum(axis=0)
+    ends = totals.cumsum()
+    places = (ends - totals) + np.cumsum(sizes, axis=0) - sizes
+    packed = np.empty((n, 3))
+    parallel(lambda part: scatter(queries[part], codes[part], part.start, places[part.start // step], packed), n, step)
+    out = np.empty((n, len(values)))
+    largest_first = np.argsort(-totals, kind="stable")[: np.count_nonzero(totals)]
+
+    def work(part: slice) -> None:
+        for which in largest_first[part]:
+            bucket(packed[ends[which] - totals[which] : ends[which]], points, copies, values, k, out)
+
+    parallel(work, len(largest_first), 1)
+    return out

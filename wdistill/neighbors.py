@@ -1,0 +1,90 @@
+"""Exact means over the k nearest points of a plane, whatever the order of the points, the chunks or the threads.
+
+The k-NN step of Algorithm 2. Points tied at the k-th distance share the places that are left, equally. Responses are kept as
+whole multiples of two quanta, so that every sum is a sum of integers: it has one value, in whatever order it is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+SMALL = 1 << 24  # queries × points up to which plain NumPy is fast enough
+BLOCK = 1 << 20  # distances held at once by the NumPy half
+
+
+@dataclass(frozen=True)
+class Neighbors:
+    """Distinct points with the summed responses of their copies: all that a query needs."""
+
+    k: int
+    points: Floats  # (2, u), sorted
+    copies: NDArray[np.int64]  # (u,) how many of the given points coincide here
+    values: NDArray[np.int64]  # (2R, u) summed responses, each in quanta of two sizes
+    units: Floats  # (2R,) those quanta
+
+    def means(self, queries: Floats) -> Floats:
+        """Mean responses of the k nearest points: (n, 2) → (n, R)."""
+        queries = np.ascontiguousarray(queries, np.float64)
+        if len(queries) * self.points.shape[1] <= SMALL:
+            sums = _sums_numpy(queries, self)
+        else:
+            from wdistill.fast_neighbors import neighbor_sums
+
+            sums = neighbor_sums(queries, self.points, self.copies, self.values, self.k)
+        coarse, fine = sums[:, 0::2] * self.units[0::2], sums[:, 1::2] * self.units[1::2]
+        means: Floats = (coarse + fine) / self.k
+        return means
+
+
+def neighbors(points: Floats, responses: Floats, k: int) -> Neighbors:
+    """Prepare m points (m, 2) with responses (m, R) for queries about their k nearest."""
+    points = np.asarray(points, np.float64) + 0.0  # −0.0 and 0.0 are one place
+    columns = [_quanta(column) for column in np.asarray(responses, np.float64).T]
+    values = np.array([whole for column in columns for whole in column[:2]])
+    units = np.array([unit for column in columns for unit in column[2:]])
+    order = np.lexsort((points[:, 1], points[:, 0]))
+    places = points[order]
+    first = np.flatnonzero(np.r_[True, (places[1:] != places[:-1]).any(axis=1)])
+    return Neighbors(
+        k=k,
+        points=np.ascontiguousarray(places[first].T),
+        copies=np.diff(np.r_[first, len(points)]),
+        values=np.add.reduceat(values[:, order], first, axis=1),
+        units=units,
+    )
+
+
+def _quanta(column: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64], float, float]:
+    """A response as (coarse, fine) whole multiples of two units; no sum of all of either exceeds 2^53."""
+    room = 52 - len(column).bit_length()
+    unit = 2.0 ** (int(np.frexp(np.abs(column).max())[1]) - room)
+    coarse = np.rint(column / unit)
+    small = unit * 2.0 ** (-1 - room)
+    fine = np.rint((column - coarse * unit) / small)
+    return coarse.astype(np.int64), fine.astype(np.int64), unit, small
+
+
+def _sums_numpy(queries: Floats, prepared: Neighbors) -> Floats:
+    """Plain brute force over blocks of queries; `fast_neighbors.neighbor_sums` gives the same bits."""
+    (x, y), copies, k = prepared.points, prepared.copies, prepared.k
+    values = prepared.values.T.astype(np.float64)
+    sums = np.empty((len(queries), values.shape[1]))
+    step = max(1, BLOCK // len(copies))
+    for first in range(0, len(queries), step):
+        part = queries[first : first + step]
+        dx, dy = x - part[:, :1], y - part[:, 1:]
+        distances = dx * dx + dy * dy
+        order = np.argsort(distances, axis=1)
+        kth = np.argmax(np.cumsum(copies[order], axis=1) >= k, axis=1)
+        limit = np.take_along_axis(distances, np.take_along_axis(order, kth[:, None], axis=1), axis=1)
+        inside, tied = distances < limit, distances == limit
+        left, many = k - inside @ copies, tied @ copies
+        whole = left == many
+        below = np.where(whole[:, None], inside | tied, inside) @ values
+        sums[first : first + step] = np.where(whole[:, None], below, below + (left / many)[:, None] * (tied @ values))
+    return sums

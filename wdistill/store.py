@@ -1,0 +1,122 @@
+"""The only module that writes: a file appears whole or not at all, and folders belong to one process at a time.
+
+temp file in the same folder → write → flush → fsync → rename → fsync of the folder. `digest` names contents by SHA-256.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from wdistill.errors import BusyError, StorageError
+
+
+@contextmanager
+def writing(path: Path, *, temporary: Path | None = None) -> Iterator[BinaryIO]:
+    """A binary file that becomes `path` when the block ends well, and leaves nothing behind when it does not.
+
+    `temporary` is where the bytes go until then: beside `path`, or in another folder of the same file system.
+    """
+    unfinished = temporary or path.with_name(f".{path.name[:200]}.{os.getpid()}.tmp")
+    try:
+        with unfinished.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise storage_error(error, path) from error
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    with writing(path) as file:
+        file.write(content)
+
+
+def make_folder(path: Path) -> None:
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise storage_error(error, path) from error
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all that is in it; only ever called on what this package has made."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise storage_error(error, path) from error
+
+
+@contextmanager
+def owning(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock; another process that holds it is a BusyError. The kernel frees it when a process dies."""
+    lock = folder / "lock"
+    try:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise storage_error(error, lock) from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise storage_error(error, lock) from error
+            owner = os.read(handle, 200).decode(errors="replace")
+            raise BusyError(
+                "another process is writing here",
+                where=str(folder),
+                found=f"its lock is held by {owner or 'an unknown process'}",
+                expected="one process at a time",
+                remedy="wait until it has finished, or choose another output",
+            ) from None
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()} on {os.uname().nodename}".encode(), 0)
+        yield
+    finally:
+        os.close(handle)
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def storage_error(error: OSError, path: Path) -> StorageError:
+    """Our error for a failed write."""
+    remedies = {
+        errno.ENOSPC: "free some space or write elsewhere; finished parts are kept, and the same command goes on",
+        errno.EDQUOT: "your quota is used up: free some space or write elsewhere",
+        errno.ENOENT: "make the folder first",
+        errno.EACCES: "choose a place you may write to",
+        errno.EROFS: "choose a file system that is not read-only",
+    }
+    return StorageError(
+        "cannot write",
+        where=str(path),
+        found=error.strerror or str(error),
+        expected="a place that can be written",
+        remedy=remedies.get(error.errno or 0, "check the disk"),
+    )
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,41 @@
+"""One pool of threads for the compiled kernels, which release the interpreter's lock. No result depends on its size."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+from wdistill.errors import ConfigError
+
+
+def threads() -> int:
+    """How many threads to use: WDISTILL_THREADS, or as many as this process may run on."""
+    wanted = os.environ.get("WDISTILL_THREADS", "")
+    if not wanted:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not wanted.isdecimal() or int(wanted) < 1:
+        raise ConfigError("not a number of threads", where="WDISTILL_THREADS", found=wanted, expected="1, 2, 3 …")
+    return int(wanted)
+
+
+def blocks(rows: int, size: int) -> Iterator[slice]:
+    """Consecutive slices of at most `size` rows."""
+    return (slice(first, min(first + size, rows)) for first in range(0, rows, size))
+
+
+def parallel(function: Callable[[slice], None], rows: int, size: int) -> None:
+    """Call `function` on every block of rows, several at a time; the first error is raised."""
+    parts = list(blocks(rows, size))
+    if len(parts) == 1 or threads() == 1:
+        for part in parts:
+            function(part)
+    else:
+        list(_pool(threads(), os.getpid()).map(function, parts))
+
+
+@cache
+def _pool(size: int, process: int) -> ThreadPoolExecutor:
+    """A pool a size and process: threads do not survive a fork."""
+    return ThreadPoolExecutor(size, thread_name_prefix="wdistill")

@@ -1,0 +1,68 @@
+"""The paper's equations on arrays: losses, distortion and the debiasing weight, one pure function each."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+PROBABILITY_FLOOR = 1e-12  # a smaller probability of a class counts as this much in a loss
+LOSS_FLOOR = 1e-6  # a smaller loss on the truth counts as this much in a distortion
+
+
+def debiasing_weight(error: ArrayLike, distortion: ArrayLike) -> Floats:
+    """min(1, 1 / (1 + error·(distortion − 1)))  —  equation (2) and line 19 of Algorithm 2; shapes (n,), (n,) → (n,).
+
+    For error in [0, 1] and distortion >= 0 it is 1 / (1 + error·max(0, distortion − 1)), which cannot divide by 0.
+    """
+    p, d = np.asarray(error, np.float64), np.asarray(distortion, np.float64)
+    excess = np.where(p > 0, np.maximum(0.0, d - 1.0), 0.0)  # no error: weight 1, even where the distortion is infinite
+    return np.asarray(1.0 / (1.0 + p * excess), np.float64)
+
+
+def distortion(target_loss: ArrayLike, truth_loss: ArrayLike) -> Floats:
+    """ℓ(target, student) / ℓ(truth, student)  —  equation (2); the loss on the truth is floored at LOSS_FLOOR."""
+    floored = np.maximum(np.asarray(truth_loss, np.float64), LOSS_FLOOR)
+    return np.asarray(np.asarray(target_loss, np.float64) / floored, np.float64)
+
+
+def probabilities(values: NDArray[np.floating], kind: str, renormalize: bool = False) -> Floats:
+    """Predictions (m, K) of any kind as float64 probabilities."""
+    wide = values.astype(np.float64)
+    if kind != "probabilities":
+        wide = np.exp(wide - wide.max(axis=1, keepdims=True))
+    if kind != "probabilities" or renormalize:
+        wide = wide / wide.sum(axis=1, keepdims=True)
+    return wide
+
+
+def log_probabilities(values: NDArray[np.floating], kind: str, renormalize: bool = False) -> Floats:
+    """Predictions (m, K) as float64 log-probabilities; floored, except for logits, whose log-softmax is finite."""
+    if kind == "logits":
+        shifted = values.astype(np.float64)
+        shifted = shifted - shifted.max(axis=1, keepdims=True)
+        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)), np.float64)
+    return np.asarray(np.log(np.maximum(probabilities(values, kind, renormalize), PROBABILITY_FLOOR)), np.float64)
+
+
+def cross_entropy(targets: NDArray[np.floating], log_student: Floats) -> Floats:
+    """−Σ_c target_c · log student_c of every example: (m, K), (m, K) → (m,)."""
+    return np.asarray(-(targets * log_student).sum(axis=1), np.float64)
+
+
+def truth_loss(labels: NDArray[np.integer], log_student: Floats) -> Floats:
+    """−log student_label of every example: (m,), (m, K) → (m,)."""
+    return np.asarray(-log_student[np.arange(len(labels)), labels], np.float64)
+
+
+def neighbors_of(m: int) -> int:
+    """k = ceil(sqrt(m) / 2) for a validation set of m examples  —  line 2 of Algorithm 2."""
+    return max(1, int(np.ceil(np.sqrt(m) / 2)))
+
+
+def effective_sample_size(weights: ArrayLike) -> float:
+    """(Σ w)² / Σ w²: how many equally weighted examples carry as much information."""
+    w = np.asarray(weights, np.float64)
+    square = float(np.square(w).sum())
+    return float(w.sum()) ** 2 / square if square > 0 else 0.0
