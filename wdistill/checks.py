@@ -157,7 +157,7 @@ def _probability_rows(
             "rows do not sum to 1",
             name,
             which[off],
-            found=f"a sum of {sums[worst]:.8g} in row {which[worst]}, the worst",
+            found=f"sums off by up to {abs(sums[worst] - 1):.3g} (worst: row {which[worst]}, {sums[worst]:.8g})",
             expected=f"1 within {allowed:.1g}",
             remedy="pass probabilities of all classes, or let the rows be scaled: renormalize=True (--renormalize)",
         )
@@ -177,11 +177,8 @@ def _logprob_rows(values: NDArray[Any], which: NDArray[np.intp], dtype: np.dtype
 
 
 def _bad_rows(what: str, name: str, which: NDArray[np.intp], *, found: str, expected: str, remedy: str) -> InputError:
-    first = ", ".join(str(row) for row in which[:5])
-    more = f" (first rows: {first}; {len(which)} in this block)"
-    error = InputError(what, where=name, found=found + more, expected=expected, remedy=remedy)
-    error.rows = tuple(int(row) for row in which[:5])
-    return error
+    found = f"{found} in {len(which)} row{'s' if len(which) > 1 else ''}"
+    return InputError(what, where=name, found=found, expected=expected, remedy=remedy, rows=which[:5].tolist())
 
 
 def labels(
@@ -247,7 +244,7 @@ def _soft_labels(values: NDArray[Any], classes: int, name: str, soft: bool) -> N
             "soft labels without a single largest class",
             name,
             unclear,
-            found=f"{len(unclear)} rows whose maximum is shared",
+            found="a maximum that is shared",
             expected="one largest class a row",
             remedy="decide these rows or drop them",
         )

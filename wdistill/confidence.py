@@ -35,6 +35,10 @@ class Scan:
     best: NDArray[np.int32]  # (n,) argmax; the lowest class where several share the maximum
     margin: Floats  # (n,)
     entropy: Floats | None  # (n,), where asked for
+    correction: float = 0.0  # how far the sum of any row was from 1, where rows were scaled to sum to 1
+
+    def __len__(self) -> int:
+        return len(self.best)
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ def scan(
     best, top_gap = np.empty(n, np.int32), np.empty(n)
     entropies = np.empty(n) if entropy else None
     compiled = values.size > SMALL
+    corrections = [0.0]
 
     def work(part: slice) -> None:
         rows = checks.widened(values[part])
@@ -86,13 +91,15 @@ def scan(
             for field, again in zip(vars(raw).values(), vars(_scan_numpy(clean, kind, entropy)).values(), strict=True):
                 field[which] = again
         scale = _row_sums(rows) if renormalize and kind == "probabilities" else None
+        if scale is not None:
+            corrections.append(float(np.abs(scale - 1).max()))
         best[part] = raw.best
         top_gap[part] = _margin(raw, kind, k, scale)
         if entropies is not None:
             entropies[part] = _entropy(raw, kind, k, scale)
 
     parallel(work, n, max(1, BLOCK // k))
-    return Scan(best, top_gap, entropies)
+    return Scan(best, top_gap, entropies, max(corrections))
 
 
 def quantum(k: int) -> tuple[np.float64, float]:
@@ -116,12 +123,11 @@ def _margin(raw: _Raw, kind: Kind, k: int, scale: Floats | None) -> Floats:
 
 
 def _entropy(raw: _Raw, kind: Kind, k: int, scale: Floats | None) -> Floats:
-    spread = raw.spread * quantum(k)[1]
-    if kind == "probabilities":
-        return spread if scale is None else spread / scale + log64(scale)
-    total = raw.total * quantum(k)[1]
-    found: Floats = log64(total) + spread / total
-    return found
+    spread = np.asarray(raw.spread * quantum(k)[1], np.float64)
+    if kind == "probabilities" and scale is None:
+        return spread
+    total = np.asarray(raw.total * quantum(k)[1], np.float64) if scale is None else scale
+    return np.asarray(log64(total) + spread / total)
 
 
 def _row_sums(rows: NDArray[np.floating]) -> Floats:

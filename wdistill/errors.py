@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class WdistillError(Exception):
     """Base class: what is wrong, where, what was found, what was expected, what to do about it."""
@@ -16,9 +18,32 @@ class WdistillError(Exception):
 
 
 class InputError(WdistillError, ValueError):
-    """An array or a table holds something that no weight can be computed from."""
+    """An array or a table holds something that no weight can be computed from; `rows` are the first to blame, if any."""
 
-    rows: tuple[int, ...] = ()  # the first offending rows of the array, where rows are to blame
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str = "",
+        found: str = "",
+        expected: str = "",
+        remedy: str = "",
+        rows: Sequence[int] = (),
+        ids: Sequence[object] = (),
+    ) -> None:
+        self.rows, self._found = tuple(int(row) for row in rows), found
+        if rows:
+            found += f", first in row{'s' if len(rows) > 1 else ''} {', '.join(map(str, self.rows))} (from 0)"
+        if ids:
+            found += f", id{'s' if len(ids) > 1 else ''} {', '.join(map(repr, ids))}"
+        super().__init__(what, where=where, found=found, expected=expected, remedy=remedy)
+
+    def at(self, where: str, first: int, ids: Sequence[object]) -> InputError:
+        """The same error for a chunk of a file that begins at row `first`; `ids` are those of the offending rows."""
+        rows = [first + row for row in self.rows]
+        return InputError(
+            self.what, where=where, found=self._found, expected=self.expected, remedy=self.remedy, rows=rows, ids=ids
+        )
 
 
 class FileError(WdistillError):

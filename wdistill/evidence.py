@@ -81,13 +81,14 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A chunk of unlabeled rows: predictions (n, K), or scores (n,) already computed from them."""
+    """A chunk of unlabeled rows: predictions (n, K), or what was already computed from them: scores (n,) or a Scan."""
 
-    teacher: NDArray[Any] | None = None
-    student: NDArray[Any] | None = None
+    teacher: NDArray[Any] | Scan | None = None
+    student: NDArray[Any] | Scan | None = None
     truth: NDArray[Any] | None = None
     kind: Kind = field(default="probabilities", kw_only=True)
     renormalize: bool = field(default=False, kw_only=True)
+    prefix: str = field(default="", kw_only=True)  # of the arrays' names in messages
     _scans: dict[str, Scan] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
@@ -97,9 +98,9 @@ class Rows:
     def given(self, name: str) -> bool:
         return getattr(self, name) is not None
 
-    def need(self, name: str) -> NDArray[Any]:
-        """The array of that name; its absence is an error."""
-        values: NDArray[Any] | None = getattr(self, name)
+    def need(self, name: str) -> NDArray[Any] | Scan:
+        """What was given under that name; its absence is an error."""
+        values: NDArray[Any] | Scan | None = getattr(self, name)
         if values is None:
             remedy = "pass it to Evidence, or to weigh() of the fitted rule"
             raise InputError("this rule needs it and it is missing", where=name, found="nothing", remedy=remedy)
@@ -107,18 +108,24 @@ class Rows:
 
     def scan(self, name: str, *, entropy: bool = False) -> Scan:
         """One pass over the predictions of that name; kept for the next rule that asks."""
+        values = self.need(name)
+        if isinstance(values, Scan):
+            return values
         known = self._scans.get(name)
         if known is None or (entropy and known.entropy is None):
-            values = self.need(name)
-            known = scan(values, self.kind, entropy=entropy, renormalize=self.renormalize, name=name)
+            known = scan(values, self.kind, entropy=entropy, renormalize=self.renormalize, name=self.prefix + name)
             self._scans[name] = known
+            if known.correction > checks.tolerance(values.dtype, values.shape[1]):
+                checks.warn(
+                    f"{self.prefix}{name}: rows were scaled to sum to 1; the largest correction is {known.correction:.3g}"
+                )
         return known
 
     def confidence(self, name: str, measure: Confidence | Scores) -> Floats:
         """Confidence (n,) of the predictions of that name."""
-        values = np.asarray(self.need(name))
-        if values.ndim == 1:
-            return checks.scores(values, name)
+        values = self.need(name)
+        if not isinstance(values, Scan) and np.ndim(values) == 1:
+            return checks.scores(values, self.prefix + name)
         if measure is margin:
             return self.scan(name).margin
         if measure is entropy:
@@ -129,18 +136,19 @@ class Rows:
             raise InputError(
                 "predictions instead of scores",
                 where=name,
-                found=f"shape {values.shape}",
+                found=f"{len(values)} rows of predictions",
                 expected="(n,) scores, since the rule was fitted on scores",
                 remedy="pass the scores of these rows, or fit the rule with a confidence function",
             )
-        scores = checks.scores(measure(self.probabilities(name)), f"confidence of {name}")
-        checks.same_length({name: len(values), f"confidence of {name}": len(scores)})
+        scores = checks.scores(measure(self.probabilities(name)), f"confidence of {self.prefix}{name}")
+        checks.same_length({name: len(values), "its confidence": len(scores)})
         return scores
 
     def probabilities(self, name: str) -> NDArray[np.floating]:
         """The predictions as probabilities, checked, whatever kind they came as."""
         self.scan(name)
         values = self.need(name)
+        assert not isinstance(values, Scan)
         if self.kind == "probabilities" and not self.renormalize:
             return values
         return probabilities(values, self.kind, self.renormalize)

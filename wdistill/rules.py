@@ -155,7 +155,7 @@ def debiased(
     )
     teacher, student = known.scan("teacher"), known.scan("student")
     if isinstance(confidence, Scores):
-        given = Rows(confidence.validation_teacher, confidence.validation_student)
+        given = Rows(confidence.validation_teacher, confidence.validation_student, prefix="validation_")
         checks.same_length({"validation_labels": len(labels), "scores": len(given)})
     else:
         given = known

@@ -120,3 +120,12 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def append(path: Path, content: bytes, *, fresh: bool = False) -> None:
+    """Add bytes to a scratch file that nobody else reads before it is complete; `fresh` begins it anew."""
+    try:
+        with path.open("wb" if fresh else "ab") as file:
+            file.write(content)
+    except OSError as error:
+        raise storage_error(error, path) from error

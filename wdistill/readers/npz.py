@@ -78,7 +78,8 @@ def _npz(place: Place) -> Iterator[list[Member]]:
         except zipfile.BadZipFile as error:
             expected = "an npz file, which ends with its table of contents"
             raise ends_early(place, place.path.stat().st_size, expected) from error
-        yield [_unpacked(archive, info, place, stack) for info in archive.infolist()]
+        arrays = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+        yield [_unpacked(archive, info, place, stack) for info in arrays]
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: Place, stack: ExitStack) -> Member:

@@ -1,0 +1,10 @@
+"""Hypothesis: the same examples on every run, more of them at night (HYPOTHESIS_PROFILE=nightly)."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+quiet = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+settings.register_profile("ci", max_examples=100, derandomize=True, database=None, **quiet)
+settings.register_profile("nightly", max_examples=2000, **quiet)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

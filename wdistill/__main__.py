@@ -1,0 +1,5 @@
+import sys
+
+from wdistill.cli import main
+
+sys.exit(main())

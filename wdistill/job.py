@@ -1,0 +1,241 @@
+"""`wdistill weigh`: from tables of predictions to a file of weights, streaming, resumable, all or nothing.
+
+Finished parts wait in a folder beside the output until all are there; then the output appears in one piece and the folder
+goes. A part covers whole input files, so a job that was interrupted goes on behind its last finished part.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import wdistill
+from wdistill import checks, outputs, states, store
+from wdistill.errors import FileError, InputError, printable
+from wdistill.ids import IdCheck
+from wdistill.inspection import Histogram
+from wdistill.options import Options, check_options, make_rule
+from wdistill.progress import Progress, progress
+from wdistill.readers import Table, open_tables
+from wdistill.rules import Fitted, Weighed
+from wdistill.task import Task, align_table, prepare, read_gold, task_rows
+from wdistill.validation import naming_ids
+
+PART = 1 << 18  # rows after which a part ends with the file at hand
+
+
+def weigh_files(
+    validation: Sequence[str], unlabeled: Sequence[str], output: Path, labeled: Sequence[str], options: Options
+) -> dict[str, Any]:
+    """Run the whole job; returns the record that the output carries."""
+    outputs.check_output(output)
+    heard: list[str] = []
+    with warnings.catch_warnings():
+        hear(heard)
+        task = prepare(validation, unlabeled, labeled, options)
+        folder = output.with_name(f"{output.name}.parts")
+        store.make_folder(folder)
+        with store.owning(folder):
+            _begin(folder, task)
+            try:
+                record = _stream(task, folder, output, heard)
+            except (InputError, FileError):
+                if not any(folder.glob("part-*.parquet")):
+                    store.remove(folder)
+                raise
+            store.remove(folder)
+    return record
+
+
+def hear(heard: list[str]) -> None:
+    """Warnings go to standard error at once, each text once, and into the record."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        text = printable(str(message))
+        if text not in heard:
+            heard.append(text)
+            print(f"warning: {text}", file=sys.stderr, flush=True)
+
+    warnings.simplefilter("always")
+    warnings.showwarning = show
+
+
+def _fingerprint(task: Task) -> str:
+    """What the finished parts depend on besides the unlabeled files, which each part names."""
+    text = {
+        "version": wdistill.__version__,
+        "state": store.digest(states.to_bytes(task.fitted)),
+        "options": asdict(task.options),
+        "files": [[str(path) for path in table.files] for table in task.tables],
+        "others": [[list(each) for each in table.stamps] for table in task.tables[1:]],
+    }
+    return json.dumps(text, sort_keys=True)
+
+
+def _begin(folder: Path, task: Task) -> None:
+    """Keep the parts of the same job; anything else in our folder is of another job and goes."""
+    text, plan = _fingerprint(task), folder / "job.json"
+    if not plan.exists() or plan.read_text() != text:
+        for path in folder.iterdir():
+            if path.name != "lock":
+                store.remove(path)
+        store.write_bytes(plan, text.encode())
+
+
+def _stream(task: Task, folder: Path, output: Path, heard: list[str]) -> dict[str, Any]:
+    for i, table in enumerate(task.tables[1:], 1):
+        if not (folder / f"aligned-{i}" / "columns").exists() and table in task.sides.values():
+            store.remove(folder / f"aligned-{i}")
+            align_table(task, table, folder / f"aligned-{i}")
+    parts = _finished_parts(folder, task.tables[0])
+    if parts:
+        checks.warn(f"going on behind {parts[-1].next} finished files of an earlier run")
+    base = task.tables[0]
+    start, position = (parts[-1].next, sum(part.seen for part in parts)) if parts else (0, 0)
+    with progress("weighing", base.rows) as tick:
+        tick(position)
+        for part in _weigh_parts(task, folder, start, position, tick):
+            parts.append(part)
+    return _assemble(task, folder, output, parts, heard)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One finished part: where it lies, what it covers, and counts that the weights do not tell."""
+
+    path: Path
+    next: int  # the first input file behind it
+    seen: int  # rows of the first table it covers
+    kept: int  # rows it holds
+    clipped: int
+    tied: int
+
+
+def _finished_parts(folder: Path, base: Table) -> list[Part]:
+    """Parts of an earlier run whose input files are unchanged; later ones are removed."""
+    parts: list[Part] = []
+    for path in sorted(folder.glob("part-*.parquet")):
+        try:
+            text = json.loads((pq.read_metadata(path).metadata or {}).get(outputs.RECORD, b"{}"))
+        except (OSError, ValueError):
+            text = {}
+        expected = parts[-1].next if parts else 0
+        stamps = [list(stamp) for stamp in base.stamps[expected : text.get("next", 0)]]
+        if text.get("start") != expected or text.get("stamps") != stamps:
+            store.remove(path)
+            continue
+        parts.append(Part(path, text["next"], text["seen"], text["kept"], text["clipped"], text["tied"]))
+    return parts
+
+
+def _weigh_parts(task: Task, folder: Path, start: int, position: int, tick: Progress) -> Iterator[Part]:
+    """Weigh file after file; a part ends with a file once it is large enough."""
+    base = task.tables[0]
+    rows = task_rows(task, folder, start, position)
+    ahead = next(rows, None)
+    while ahead is not None:
+        path = folder / f"part-{start:06d}.parquet"
+        seen = kept_rows = clipped = tied = 0
+        with store.writing(path) as file:
+            schema = _schema(ahead[0].ids.type, task.fitted)
+            with pq.ParquetWriter(file, schema) as writer:
+                while ahead is not None:
+                    chunk, given, kept = ahead
+                    if len(kept):
+                        weighed = task.fitted.weigh_rows(given)
+                        writer.write_batch(_batch(chunk.ids.take(kept), weighed, schema))
+                        clipped, tied = clipped + weighed.clipped, tied + weighed.tied
+                    seen, kept_rows = seen + len(chunk.ids), kept_rows + len(kept)
+                    tick(len(chunk.ids))
+                    ahead = next(rows, None)
+                    if ahead is not None and ahead[0].file != chunk.file and seen >= PART:
+                        break
+                stop = len(base.files) if ahead is None else ahead[0].file
+                stamps = [list(stamp) for stamp in base.stamps[start:stop]]
+                counts = {"seen": seen, "kept": kept_rows, "clipped": clipped, "tied": tied}
+                text = json.dumps({"start": start, "next": stop, "stamps": stamps, **counts})
+                writer.add_key_value_metadata({outputs.RECORD: text})
+        yield Part(path, stop, seen, kept_rows, clipped, tied)
+        start = stop
+
+
+def _schema(ids: pa.DataType, fitted: Fitted) -> pa.Schema:
+    names = fitted.name.split(",")
+    factors = [f"weight_{name}" for name in names] if len(names) > 1 else []
+    return pa.schema([("id", ids), *((name, pa.float32()) for name in ("weight", "error", "distortion", *factors))])
+
+
+def _batch(ids: pa.Array, weighed: Weighed, schema: pa.Schema) -> pa.RecordBatch:
+    columns = {"weight": weighed.weights, "error": weighed.error, "distortion": weighed.distortion}
+    columns |= {f"weight_{name}": values for name, values in weighed.factors.items()}
+    arrays = [
+        pa.nulls(len(ids), pa.float32()) if values is None else pa.array(values.astype(np.float32))
+        for values in columns.values()
+    ]
+    return pa.RecordBatch.from_arrays([ids, *arrays], schema=schema)
+
+
+def _assemble(task: Task, folder: Path, output: Path, parts: list[Part], heard: list[str]) -> dict[str, Any]:
+    """Check the ids of all parts, then write the output in one piece."""
+    total = sum(part.kept for part in parts)
+    if total == 0:
+        raise InputError(
+            "no unlabeled rows",
+            where=f"--unlabeled {task.tables[0].files[0]}",
+            found="0 rows",
+            expected="at least 1 row to weigh",
+            remedy="name the table with the rows that the teacher labeled",
+        )
+
+    def batches(columns: list[str] | None = None) -> Iterator[Any]:
+        for part in parts:
+            yield from pq.ParquetFile(part.path).iter_batches(1 << 16, columns=columns, use_threads=False)
+
+    check, histogram = IdCheck(folder), Histogram()
+    for batch in batches(["id", "weight"]):
+        check.add(batch["id"])
+        histogram = histogram.plus(batch["weight"].to_numpy())
+    check.finish(lambda: (batch["id"] for batch in batches(["id"])), f"--unlabeled {task.tables[0].files[0]}")
+    record = _record(task, parts, histogram, heard)
+    assembly = outputs.Assembly(pq.read_schema(parts[0].path).remove_metadata(), total, batches)
+    outputs.write(output, folder / "output.tmp", assembly, record)
+    return record
+
+
+def _record(task: Task, parts: list[Part], histogram: Histogram, heard: list[str]) -> dict[str, Any]:
+    base = task.tables[0]
+    return {
+        "wdistill": wdistill.__version__,
+        "options": asdict(task.options),
+        "validation_rows": len(task.evidence.validation_labels),
+        "classes": task.classes,
+        "unlabeled_files": len(base.files),
+        "rows": sum(part.kept for part in parts),
+        "clipped": sum(part.clipped for part in parts),
+        "tied": sum(part.tied for part in parts),
+        "histogram": asdict(histogram),
+        "warnings": heard,
+        "state": base64.b64encode(states.to_bytes(task.fitted)).decode(),
+    }
+
+
+def describe_validation(validation: Sequence[str], options: Options) -> dict[str, Any]:
+    """What the validation rows alone tell, as a record without weights."""
+    heard: list[str] = []
+    with warnings.catch_warnings():
+        hear(heard)
+        check_options(options, labeled=False)
+        evidence, ids = read_gold(open_tables(validation, option="--validation"), options, ())
+        with naming_ids(ids, "--validation"):
+            fitted = make_rule(replace(options, rule=("debiased",)), None).fit(evidence)
+    return {"options": asdict(options), "warnings": heard, "state": base64.b64encode(states.to_bytes(fitted)).decode()}

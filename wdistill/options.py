@@ -1,0 +1,81 @@
+"""What a user of `wdistill weigh` may choose, and the rule that comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from wdistill.confidence import entropy, margin
+from wdistill.errors import ConfigError
+from wdistill.rules import EntropyMean, Rule, compose, debiased, fidelity, oracle, threshold, unweighted
+
+RULES: dict[str, Rule[...]] = {
+    "debiased": debiased,
+    "unweighted": unweighted,
+    "fidelity": fidelity,
+    "threshold": threshold,
+    "oracle": oracle,
+}
+NEEDS = {  # the columns of the unlabeled table that each rule looks at
+    "debiased": ("teacher", "student"),
+    "unweighted": (),
+    "fidelity": ("teacher",),
+    "threshold": ("teacher",),
+    "oracle": ("teacher", "truth"),
+}
+CONFIDENCES = {"margin": margin, "entropy": entropy}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may choose; the command line's flags are these fields."""
+
+    rule: tuple[str, ...] = ("debiased",)  # rules whose weights are multiplied
+    confidence: str = "margin"  # margin or entropy
+    targets: str = "soft"  # soft or hard
+    estimate: str = "paper"  # paper, conditional or ratio
+    neighbors: int | None = None  # k; None is ceil(sqrt(m) / 2)
+    threshold: float | None = None  # of the rule of that name
+    kind: str = "probabilities"  # probabilities, logits or logprobs
+    classes: tuple[str, ...] | None = None  # class names, where labels are strings
+    truth: str | None = None  # column of the unlabeled table with true labels, for the oracle
+    soft_labels: bool = False  # validation labels are distributions
+    renormalize: bool = False  # scale rows of probabilities to sum to 1
+    allow_subset: bool = False  # weigh only ids that all tables have
+
+
+def check_options(options: Options, labeled: bool) -> None:
+    """Choices that exclude each other."""
+    for name in options.rule:
+        if name not in RULES:
+            raise ConfigError("unknown rule", where="--rule", found=name, expected=", ".join(RULES))
+    conflicts = [
+        ("threshold" in options.rule and options.threshold is None, "--rule threshold", "needs --threshold VALUE"),
+        ("threshold" not in options.rule and options.threshold is not None, "--threshold", "needs --rule threshold"),
+        ("oracle" in options.rule and options.truth is None, "--rule oracle", "needs --truth COLUMN"),
+        ("oracle" not in options.rule and options.truth is not None, "--truth", "needs --rule oracle"),
+        ("fidelity" not in options.rule and labeled, "--labeled", "needs --rule fidelity"),
+        ("debiased" not in options.rule and options.neighbors is not None, "--neighbors", "needs --rule debiased"),
+        (options.renormalize and options.kind != "probabilities", "--renormalize", "needs --kind probabilities"),
+        (len(set(options.rule)) < len(options.rule), "--rule", "names a rule twice"),
+    ]
+    for holds, where, what in conflicts:
+        if holds:
+            raise ConfigError(f"{where} {what}", where=where, found=f"--rule {','.join(options.rule)}", expected=what)
+
+
+def make_rule(options: Options, mean: EntropyMean | None) -> Rule[...]:
+    """The rule, or the product of rules, with the options filled in."""
+    measure = CONFIDENCES[options.confidence]
+    filled: dict[str, dict[str, Any]] = {
+        "debiased": {
+            "confidence": measure,
+            "targets": options.targets,
+            "estimate": options.estimate,
+            "neighbors": options.neighbors,
+        },
+        "fidelity": {"mean": mean},
+        "threshold": {"at": options.threshold, "confidence": measure},
+    }
+    rules = [RULES[name].using(**filled.get(name, {})) for name in options.rule]
+    return rules[0] if len(rules) == 1 else compose(*rules)

@@ -1,0 +1,119 @@
+"""The file of weights: parquet, csv or npz by its extension, with a record of how it was made."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from wdistill import store
+from wdistill.errors import ConfigError, FileError
+
+RECORD = b"wdistill"  # key of the record in a parquet file
+MEMBER = "record.json"  # its name in an npz file
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """What a writer needs: the columns, how many rows, and the parts (again and again, one batch at a time)."""
+
+    schema: Any  # a pyarrow.Schema
+    rows: int
+    batches: Callable[[], Iterator[Any]]
+
+
+def check_output(path: Path) -> None:
+    """Refuse an output that could not be written, before any work is done."""
+    if path.suffix not in WRITERS:
+        raise ConfigError(
+            "unknown kind of output",
+            where=f"--output {path}",
+            found=path.suffix or "no extension",
+            expected=", ".join(WRITERS),
+            remedy="name the output weights.parquet, for example",
+        )
+    if path.is_dir():
+        raise ConfigError("the output is a folder", where=f"--output {path}", found="a folder", expected="a file name")
+    if not path.parent.is_dir():
+        raise ConfigError(
+            "the output's folder does not exist",
+            where=f"--output {path}",
+            found=f"no folder {path.parent}",
+            expected="an existing folder",
+            remedy=f"make it first: mkdir -p {path.parent}",
+        )
+
+
+def write(path: Path, temporary: Path, assembly: Assembly, record: dict[str, Any]) -> None:
+    """Write all rows and the record, and only then let `path` appear."""
+    with store.writing(path, temporary=temporary) as file:
+        WRITERS[path.suffix](file, assembly, record)
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """The record of a file of weights, if it has one."""
+    import pyarrow.parquet as pq
+
+    try:
+        if path.suffix in (".parquet", ".pq"):
+            text = (pq.read_metadata(path).metadata or {}).get(RECORD)
+        elif path.suffix == ".npz":
+            with zipfile.ZipFile(path) as archive:
+                text = archive.read(MEMBER) if MEMBER in archive.namelist() else None
+        else:
+            return None
+        found = json.loads(text) if text else None
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise FileError(
+            "its record cannot be read",
+            where=str(path),
+            found=f"{type(error).__name__}: {error}",
+            expected="a file that `wdistill weigh` wrote",
+            remedy="weigh again",
+        ) from None
+    return found if isinstance(found, dict) else None
+
+
+def _parquet(file: BinaryIO, assembly: Assembly, record: dict[str, Any]) -> None:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetWriter(file, assembly.schema) as writer:
+        for batch in assembly.batches():
+            writer.write_batch(batch)
+        writer.add_key_value_metadata({RECORD: json.dumps(record)})
+
+
+def _csv(file: BinaryIO, assembly: Assembly, record: dict[str, Any]) -> None:
+    from pyarrow import csv
+
+    with csv.CSVWriter(file, assembly.schema) as writer:
+        for batch in assembly.batches():
+            writer.write_batch(batch)
+
+
+def _npz(file: BinaryIO, assembly: Assembly, record: dict[str, Any]) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
+        for field in assembly.schema:
+            if pa.types.is_string(field.type):
+                longest = max((pc.max(pc.utf8_length(batch[field.name])).as_py() for batch in assembly.batches()), default=1)
+                dtype = np.dtype(f"<U{max(1, longest)}")
+            else:
+                dtype = np.dtype(field.type.to_pandas_dtype())
+            with archive.open(f"{field.name}.npy", "w", force_zip64=True) as member:
+                header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (assembly.rows,)}
+                np.lib.format.write_array_header_1_0(member, header)
+                for batch in assembly.batches():
+                    member.write(batch[field.name].to_numpy(zero_copy_only=False).astype(dtype).tobytes())
+        archive.writestr(MEMBER, json.dumps(record))
+
+
+Writer = Callable[[BinaryIO, Assembly, dict[str, Any]], None]
+WRITERS: dict[str, Writer] = {".parquet": _parquet, ".pq": _parquet, ".csv": _csv, ".npz": _npz}

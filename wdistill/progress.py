@@ -1,0 +1,60 @@
+"""Progress of long work on standard error: a bar with rows/s and time left, or a plain line now and then."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+QUIET = 5.0  # seconds between plain lines
+
+
+class Progress(Protocol):
+    def __call__(self, rows: int) -> None: ...
+
+
+@contextmanager
+def progress(what: str, total: int | None) -> Iterator[Progress]:
+    """Call the result with the number of rows just done."""
+    if sys.stderr.isatty():
+        with _bar(what, total) as tick:
+            yield tick
+    else:
+        yield _lines(what, total)
+
+
+@contextmanager
+def _bar(what: str, total: int | None) -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    rate = TextColumn("{task.completed:,} rows, {task.fields[rate]:,.0f} rows/s")
+    columns = (TextColumn("{task.description}"), BarColumn(), rate, TimeElapsedColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task, start, done = bar.add_task(what, total=total, rate=0.0), time.monotonic(), 0
+
+        def tick(rows: int) -> None:
+            nonlocal done
+            done += rows
+            bar.update(task, advance=rows, rate=done / max(1e-9, time.monotonic() - start))
+
+        yield tick
+
+
+def _lines(what: str, total: int | None) -> Progress:
+    start = last = time.monotonic()
+    done = 0
+
+    def tick(rows: int) -> None:
+        nonlocal done, last
+        done += rows
+        now = time.monotonic()
+        if now - last >= QUIET:
+            last, rate = now, done / (now - start)
+            left = f", {(total - done) / rate:,.0f} s left" if total else ""
+            print(f"{what}: {done:,} rows, {rate:,.0f} rows/s{left}", file=sys.stderr, flush=True)
+
+    return tick
