@@ -99,80 +99,72 @@ def tolerance(dtype: np.dtype[Any], classes: int) -> float:
     return _TOLERANCE[dtype.name] * max(1.0, classes / 1000)
 
 
-def doubtful_rows(
-    top: NDArray[Any], check: NDArray[Any], kind: str, dtype: np.dtype[Any], classes: int, renormalize: bool
-) -> NDArray[Any]:
-    """Rows that need a closer look by `rows`, judged by their largest entry and a rough sum of all entries."""
+def doubtful_rows(top: NDArray[Any], check: NDArray[Any], kind: str, allowed: float, renormalize: bool) -> NDArray[Any]:
+    """Rows that need a closer look by `rows`: `check` is a rough sum of the entries (of logprobs: of the probabilities)."""
     if kind == "logits":
         return np.asarray(~np.isfinite(check))
-    if kind == "logprobs":
-        return np.asarray(~((check < np.inf) & (top <= tolerance(dtype, classes))))
-    allowed = tolerance(dtype, classes)
-    if renormalize:
-        return np.asarray(~((top > 0) & (top <= 1 + allowed) & (check > 0) & np.isfinite(check)))
-    return np.asarray(~((top > 0) & (top <= 1 + allowed) & (np.abs(check - 1) <= allowed / 2)))
+    largest = allowed if kind == "logprobs" else 1 + allowed
+    fine = (top <= largest) & (check > 0) & np.isfinite(check) & ((top > 0) | (kind == "logprobs"))
+    if not renormalize:
+        fine &= np.abs(check - 1) <= allowed / 2
+    return np.asarray(~fine)
 
 
 def rows(
-    values: NDArray[Any], which: NDArray[np.intp], kind: str, dtype: np.dtype[Any], name: str, renormalize: bool
+    values: NDArray[Any], which: NDArray[np.intp], kind: str, allowed: float, half: bool, name: str, renormalize: bool
 ) -> NDArray[Any]:
     """The doubtful rows, if nothing is wrong with them after all; otherwise the error that says what is."""
     values = values + values.dtype.type(0)  # −0.0 becomes 0.0
     infinite = np.isnan(values) | (values == np.inf) | ((values == -np.inf) & (kind != "logprobs"))
     if infinite.any():
-        half = " Save logits as float32: float16 ends at 65,504." if dtype.itemsize == 2 and kind == "logits" else ""
+        remedy = "find out which model wrote these rows and predict them again"
+        if half and kind == "logits":
+            remedy = "save logits as float32: float16 ends at 65,504"
         raise _bad_rows(
             "NaN or infinite entries",
             name,
             which[infinite.any(axis=1)],
             found=f"{int(infinite.sum())} such entries",
             expected="finite numbers",
-            remedy=f"find out which model wrote these rows and predict them again.{half}",
+            remedy=remedy,
         )
-    if kind == "probabilities":
-        _probability_rows(values, which, dtype, name, renormalize)
-    if kind == "logprobs":
-        _logprob_rows(values, which, dtype, name)
-    return values
-
-
-def _probability_rows(
-    values: NDArray[Any], which: NDArray[np.intp], dtype: np.dtype[Any], name: str, renormalize: bool
-) -> None:
-    allowed = tolerance(dtype, values.shape[1])
-    sums = values.sum(axis=1, dtype=np.float64)
-    outside = ((values < 0) | (values > 1 + allowed)).any(axis=1)
-    if outside.any():
-        wrong = values[outside]
-        found = f"entries from {wrong.min():.6g} to {wrong.max():.6g}"
-        if (wrong <= 0).all() and np.allclose(np.exp(wrong.astype(np.float64)).sum(axis=1), 1, atol=1e-2):
-            what, remedy = "these look like log-probabilities", "pass kind='logprobs' (--kind logprobs)"
-        else:
-            what, remedy = "these look like logits", "pass kind='logits' (--kind logits)"
-        raise _bad_rows(what, name, which[outside], found=found, expected="entries within [0, 1]", remedy=remedy)
+    if kind == "logits":
+        return values
+    wide = values.astype(np.float64)
+    _range(wide, which, kind, allowed, name)
+    sums = (wide if kind == "probabilities" else np.exp(wide)).sum(axis=1)
     off = sums <= 0 if renormalize else np.abs(sums - 1) > allowed
     if off.any():
         worst = int(np.argmax(np.abs(sums - 1)))
         raise _bad_rows(
-            "rows do not sum to 1",
+            "rows do not sum to 1" if kind == "probabilities" else "the probabilities of rows do not sum to 1",
             name,
             which[off],
-            found=f"sums off by up to {abs(sums[worst] - 1):.3g} (worst: row {which[worst]}, {sums[worst]:.8g})",
+            found=f"sums off by up to {abs(sums[worst] - 1):.3g} (row {which[worst]}: {sums[worst]:.8g})",
             expected=f"1 within {allowed:.1g}",
-            remedy="pass probabilities of all classes, or let the rows be scaled: renormalize=True (--renormalize)",
+            remedy="pass all classes, or let the rows be scaled: renormalize=True (--renormalize)",
         )
+    return values
 
 
-def _logprob_rows(values: NDArray[Any], which: NDArray[np.intp], dtype: np.dtype[Any], name: str) -> None:
-    positive = (values > tolerance(dtype, values.shape[1])).any(axis=1)
-    if positive.any():
+def _range(values: NDArray[np.float64], which: NDArray[np.intp], kind: str, allowed: float, name: str) -> None:
+    """Probabilities lie in [0, 1] and log-probabilities below 0; what does not, is something else."""
+    if kind == "probabilities":
+        outside = ((values < 0) | (values > 1 + allowed)).any(axis=1)
+        logs = (values <= 0).all() and np.allclose(np.exp(values).sum(axis=1), 1, atol=1e-2)
+        expected = "entries within [0, 1]"
+    else:
+        outside, logs, expected = (values > allowed).any(axis=1), False, "log-probabilities, none above 0"
+    if outside.any():
+        wrong = values[outside]
+        kind = "logprobs" if logs else "logits"
         raise _bad_rows(
-            "these look like logits",
+            f"these look like {'log-probabilities' if logs else 'logits'}",
             name,
-            which[positive],
-            found=f"entries up to {values.max():.6g}",
-            expected="log-probabilities, none above 0",
-            remedy="pass kind='logits' (--kind logits)",
+            which[outside],
+            found=f"entries from {wrong.min():.6g} to {wrong.max():.6g}",
+            expected=expected,
+            remedy=f"pass kind='{kind}' (--kind {kind})",
         )
 
 

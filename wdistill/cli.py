@@ -21,14 +21,21 @@ exit codes: 0 done, 2 bad input or options, 3 cannot write, 5 another process is
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors name the nearest option instead of printing the whole usage."""
+    """One clear line instead of the whole usage; an unknown option is named first, with the nearest known one."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        given = list(sys.argv[1:] if args is None else args)
+        if self.get_default("run"):  # a command, not the parser of commands
+            known = [text for action in self._actions for text in action.option_strings]
+            for word in given:
+                name = word.partition("=")[0]
+                if name.startswith("--") and name not in (*known, "--"):
+                    close = difflib.get_close_matches(name, known, 1)
+                    self.error(f"unknown option {name}" + (f": did you mean {close[0]}?" if close else ""))
+        return super().parse_known_args(given, namespace)
 
     def error(self, message: str) -> NoReturn:
-        words = message.removeprefix("unrecognized arguments: ").split()
-        known = [text for action in self._actions for text in action.option_strings]
-        close = difflib.get_close_matches(words[0].split("=")[0], known, 1) if message.startswith("unrec") and words else []
-        hint = f" (did you mean {close[0]}?)" if close else ""
-        self.exit(2, f"error: {printable(message)}{hint}\n  to do: see {self.prog} --help\n")
+        self.exit(2, f"error: {printable(message)}\n  to do: see {self.prog} --help\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -71,11 +71,17 @@ def scan(
     *,
     entropy: bool = False,
     renormalize: bool = False,
+    tolerance: float | None = None,
     name: str = "predictions",
 ) -> Scan:
-    """Argmax, margin and (if asked for) entropy of every row of an (n, K) array; bad rows are an InputError."""
+    """Argmax, margin and (if asked for) entropy of every row of an (n, K) array; bad rows are an InputError.
+
+    Probabilities must sum to 1 within `tolerance` (None: what the dtype can promise), unless they are renormalized.
+    """
     values = checks.matrix(values, name)
     n, k = values.shape
+    allowed = checks.tolerance(values.dtype, k) if tolerance is None else tolerance
+    half = values.dtype.itemsize == 2
     best, top_gap = np.empty(n, np.int32), np.empty(n)
     entropies = np.empty(n) if entropy else None
     compiled = values.size > SMALL
@@ -84,15 +90,16 @@ def scan(
     def work(part: slice) -> None:
         rows = checks.widened(values[part])
         raw = _scan_compiled(rows, kind, entropy) if compiled else _scan_numpy(rows, kind, entropy)
-        doubtful = checks.doubtful_rows(raw.top, raw.check, kind, values.dtype, k, renormalize)
+        sums = np.exp(np.minimum(raw.top, 1)) * (raw.total * quantum(k)[1]) if kind == "logprobs" else raw.check
+        doubtful = checks.doubtful_rows(raw.top, sums, kind, allowed, renormalize)
         if doubtful.any():
             which = np.flatnonzero(doubtful)
-            clean = checks.rows(rows[which], which + part.start, kind, values.dtype, name, renormalize)
+            clean = checks.rows(rows[which], which + part.start, kind, allowed, half, name, renormalize)
             for field, again in zip(vars(raw).values(), vars(_scan_numpy(clean, kind, entropy)).values(), strict=True):
                 field[which] = again
         scale = _row_sums(rows) if renormalize and kind == "probabilities" else None
-        if scale is not None:
-            corrections.append(float(np.abs(scale - 1).max()))
+        if renormalize and kind != "logits":
+            corrections.append(float(np.abs((sums if scale is None else scale) - 1).max()))
         best[part] = raw.best
         top_gap[part] = _margin(raw, kind, k, scale)
         if entropies is not None:

@@ -44,6 +44,7 @@ class Evidence:
     classes: Sequence[str] | None = field(default=None, kw_only=True)  # names, where labels are strings
     soft_labels: bool = field(default=False, kw_only=True)  # labels may be (m, K) distributions; their argmax counts
     renormalize: bool = field(default=False, kw_only=True)  # scale rows of probabilities to sum to 1
+    tolerance: float | None = field(default=None, kw_only=True)  # else they must, so closely; None: as the dtype allows
 
     def __post_init__(self) -> None:
         checks.kind(self.kind)
@@ -76,7 +77,12 @@ class Evidence:
     @property
     def rows(self) -> Rows:
         """The unlabeled part, as a fitted rule weighs it."""
-        return Rows(self.teacher, self.student, self.truth, kind=self.kind, renormalize=self.renormalize)
+        return Rows(self.teacher, self.student, self.truth, **self.reading)
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How the predictions are to be read: the arguments that `Rows` and `scan` share."""
+        return {"kind": self.kind, "renormalize": self.renormalize, "tolerance": self.tolerance}
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +94,7 @@ class Rows:
     truth: NDArray[Any] | None = None
     kind: Kind = field(default="probabilities", kw_only=True)
     renormalize: bool = field(default=False, kw_only=True)
+    tolerance: float | None = field(default=None, kw_only=True)
     prefix: str = field(default="", kw_only=True)  # of the arrays' names in messages
     _scans: dict[str, Scan] = field(default_factory=dict, init=False, repr=False)
 
@@ -113,7 +120,14 @@ class Rows:
             return values
         known = self._scans.get(name)
         if known is None or (entropy and known.entropy is None):
-            known = scan(values, self.kind, entropy=entropy, renormalize=self.renormalize, name=self.prefix + name)
+            known = scan(
+                values,
+                self.kind,
+                entropy=entropy,
+                renormalize=self.renormalize,
+                tolerance=self.tolerance,
+                name=self.prefix + name,
+            )
             self._scans[name] = known
             if known.correction > checks.tolerance(values.dtype, values.shape[1]):
                 checks.warn(

@@ -294,7 +294,7 @@ def _draw_bins(axes: Axes, places: NDArray[Any], bins: Sequence[Bin]) -> None:
 
 
 def _draw_histogram(axes: Axes, histogram: Histogram) -> None:
-    from matplotlib.ticker import StrMethodFormatter
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     counts = np.array([*histogram.counts, histogram.ones])
     skewed = bool(counts.max() > 100 * counts[counts > 0].min())
@@ -303,13 +303,15 @@ def _draw_histogram(axes: Axes, histogram: Histogram) -> None:
     if skewed:
         axes.set_yscale("log")
         axes.set_ylim(bottom=0.5)
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}" if skewed or counts.max() > 5 else "{x:g}"))
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.set_xlim(-0.02, 1.1)
     axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1.055], ["0", "0.2", "0.4", "0.6", "0.8", "= 1"])
     axes.set_xlabel("weight")
     axes.set_ylabel("unlabeled rows" + (" (log scale)" if skewed else ""))
     ones = _percent(histogram.ones / histogram.rows)
-    axes.set_title(f"Weights of {histogram.rows:,} unlabeled rows\nmean {histogram.mean:.3f}; {ones} exactly 1 (hatched)")
+    axes.set_title(f"Weights of {histogram.rows:,} unlabeled rows\nmean {histogram.mean:.4f}; {ones} exactly 1 (hatched)")
 
 
 def _draw_planes(figure: SubFigure, fitted: Debiased) -> None:

@@ -44,14 +44,18 @@ def weigh_files(
         hear(heard)
         task = prepare(validation, unlabeled, labeled, options)
         folder = output.with_name(f"{output.name}.parts")
-        store.make_folder(folder)
         with store.owning(folder):
             _begin(folder, task)
             try:
-                record = _stream(task, folder, output, heard)
+                parts = _stream(task, folder)
             except (InputError, FileError):
                 if not any(folder.glob("part-*.parquet")):
                     store.remove(folder)
+                raise
+            try:
+                record = _assemble(task, folder, output, parts, heard)
+            except InputError:  # repeated ids: no part of this is worth keeping
+                store.remove(folder)
                 raise
             store.remove(folder)
     return record
@@ -92,7 +96,7 @@ def _begin(folder: Path, task: Task) -> None:
         store.write_bytes(plan, text.encode())
 
 
-def _stream(task: Task, folder: Path, output: Path, heard: list[str]) -> dict[str, Any]:
+def _stream(task: Task, folder: Path) -> list[Part]:
     for i, table in enumerate(task.tables[1:], 1):
         if not (folder / f"aligned-{i}" / "columns").exists() and table in task.sides.values():
             store.remove(folder / f"aligned-{i}")
@@ -106,7 +110,7 @@ def _stream(task: Task, folder: Path, output: Path, heard: list[str]) -> dict[st
         tick(position)
         for part in _weigh_parts(task, folder, start, position, tick):
             parts.append(part)
-    return _assemble(task, folder, output, parts, heard)
+    return parts
 
 
 @dataclass(frozen=True)

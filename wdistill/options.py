@@ -56,7 +56,7 @@ def check_options(options: Options, labeled: bool) -> None:
         ("oracle" not in options.rule and options.truth is not None, "--truth", "needs --rule oracle"),
         ("fidelity" not in options.rule and labeled, "--labeled", "needs --rule fidelity"),
         ("debiased" not in options.rule and options.neighbors is not None, "--neighbors", "needs --rule debiased"),
-        (options.renormalize and options.kind != "probabilities", "--renormalize", "needs --kind probabilities"),
+        (options.renormalize and options.kind == "logits", "--renormalize", "has no meaning with --kind logits"),
         (len(set(options.rule)) < len(options.rule), "--rule", "names a rule twice"),
     ]
     for holds, where, what in conflicts:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdistill import checks
-from wdistill.confidence import Confidence, Floats, entropy, margin, scan
+from wdistill.confidence import Confidence, Floats, Kind, entropy, margin, scan
 from wdistill.elementary import exp64
 from wdistill.errors import ConfigError, InputError
 from wdistill.evidence import Evidence, Rows, Scores
@@ -104,12 +104,13 @@ def weigh(
     student: NDArray[Any] | None = None,
     truth: NDArray[Any] | None = None,
     *,
-    kind: Literal["probabilities", "logits", "logprobs"] = "probabilities",
+    kind: Kind = "probabilities",
     renormalize: bool = False,
+    tolerance: float | None = None,
 ) -> Weighed:
     """Weigh one chunk with a fitted rule; chunks give the same bits as the whole."""
     checks.kind(kind)
-    rows = Rows(teacher, student, truth, kind=kind, renormalize=renormalize)
+    rows = Rows(teacher, student, truth, kind=kind, renormalize=renormalize, tolerance=tolerance)
     if len(rows) == 0:
         raise InputError("no unlabeled rows", where="teacher", found="0 rows", expected="at least 1 row to weigh")
     return fitted.weigh_rows(rows)
@@ -150,9 +151,7 @@ def debiased(
     _one_of("estimate", estimate, ("paper", "conditional", "ratio"))
     labels = evidence.validation_labels
     k = _check_neighbors(neighbors, len(labels))
-    known = Rows(
-        evidence.validation_teacher, evidence.validation_student, kind=evidence.kind, renormalize=evidence.renormalize
-    )
+    known = Rows(evidence.validation_teacher, evidence.validation_student, **evidence.reading, prefix="validation_")
     teacher, student = known.scan("teacher"), known.scan("student")
     if isinstance(confidence, Scores):
         given = Rows(confidence.validation_teacher, confidence.validation_student, prefix="validation_")
@@ -259,7 +258,7 @@ def fidelity(evidence: Evidence, *, mean: EntropyMean | None = None, over: Liter
         parts = {"teacher": evidence.teacher, "labeled_teacher": evidence.labeled_teacher if over == "all" else None}
         for name, values in parts.items():
             if values is not None:
-                mean = mean.plus(values, evidence.kind, evidence.renormalize, name)
+                mean = mean.plus(values, name=name, **evidence.reading)
     if mean.count == 0:
         raise InputError("fidelity needs the teacher's mean entropy", where="teacher", found="no rows", remedy="pass `mean`")
     return Fidelity(mean)
@@ -272,11 +271,9 @@ class EntropyMean:
     quanta: int = 0
     count: int = 0
 
-    def plus(
-        self, values: NDArray[Any], kind: Literal["probabilities", "logits", "logprobs"], renormalize: bool, name: str
-    ) -> EntropyMean:
-        """The mean with another chunk of predictions (n, K) taken in."""
-        found = scan(values, kind, entropy=True, renormalize=renormalize, name=name).entropy
+    def plus(self, values: NDArray[Any], **reading: Any) -> EntropyMean:
+        """The mean with another chunk of predictions (n, K) taken in; `reading` is as for `scan`."""
+        found = scan(values, entropy=True, **reading).entropy
         assert found is not None
         whole = np.rint(found * 2.0**40).astype(np.int64)
         # the two halves of each number are summed apart: no sum can overflow

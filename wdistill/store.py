@@ -65,19 +65,37 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def owning(folder: Path) -> Iterator[None]:
-    """Hold a folder's lock; another process that holds it is a BusyError. The kernel frees it when a process dies."""
+    """Make a folder and hold its lock; another process that holds it is a BusyError. A lock dies with its process."""
+    handle = _locked(folder)
+    try:
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()} on {os.uname().nodename}".encode(), 0)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _locked(folder: Path) -> int:
+    """A handle of the folder's lock file, locked; the file is looked up again in case its owner just removed it."""
     lock = folder / "lock"
-    try:
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise storage_error(error, lock) from error
-    try:
+    while True:
+        make_folder(folder)
+        try:
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise storage_error(error, lock) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if lock.exists() and os.path.samestat(os.fstat(handle), lock.stat()):
+                return handle
+            os.close(handle)
         except OSError as error:
+            owner = os.read(handle, 200).decode(errors="replace")
+            os.close(handle)
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise storage_error(error, lock) from error
-            owner = os.read(handle, 200).decode(errors="replace")
             raise BusyError(
                 "another process is writing here",
                 where=str(folder),
@@ -85,11 +103,6 @@ def owning(folder: Path) -> Iterator[None]:
                 expected="one process at a time",
                 remedy="wait until it has finished, or choose another output",
             ) from None
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"process {os.getpid()} on {os.uname().nodename}".encode(), 0)
-        yield
-    finally:
-        os.close(handle)
 
 
 def digest(content: bytes) -> str:

@@ -18,7 +18,14 @@ from wdistill.options import NEEDS, Options, check_options, make_rule
 from wdistill.progress import progress
 from wdistill.readers import Chunk, Table, open_tables
 from wdistill.rules import EntropyMean, Fitted, unweighted
-from wdistill.validation import holder, naming_ids, naming_place, read_validation, same_class_names
+from wdistill.validation import (
+    holder,
+    naming_ids,
+    naming_place,
+    read_validation,
+    same_class_names,
+    text_tolerance,
+)
 
 ENTRIES = 1 << 21  # predictions of one model held at once
 
@@ -83,9 +90,14 @@ def _mean_entropy(task: Task, teacher: Table, labeled: Sequence[Table]) -> Entro
             for chunk in table.chunks(["teacher"], rows=_chunk_rows(task.classes)):
                 with naming_place(table, chunk, "teacher"):
                     found = _checked(chunk.columns["teacher"], "teacher", task)
-                    mean = mean.plus(found, task.evidence.kind, task.options.renormalize, "teacher")
+                    mean = mean.plus(found, name="teacher", **reading(task, table))
                 tick(len(chunk.ids))
     return mean
+
+
+def reading(task: Task, table: Table) -> dict[str, Any]:
+    """How a table's predictions are to be read; numbers in text do not tell how exact they are."""
+    return {**task.evidence.reading, "tolerance": text_tolerance([table], task.classes)}
 
 
 def _checked(values: np.ndarray, name: str, task: Task) -> np.ndarray:
@@ -130,7 +142,7 @@ def _chunks(task: Task, table: Table, start: int) -> Iterator[Chunk]:
 def _seen(task: Task, table: Table, chunk: Chunk, side: str) -> Scan:
     with naming_place(table, chunk, side):
         values = _checked(chunk.columns[side], side, task)
-        found = scan(values, task.evidence.kind, entropy=task.entropies, renormalize=task.options.renormalize, name=side)
+        found = scan(values, entropy=task.entropies, name=side, **reading(task, table))
     if found.correction > checks.tolerance(values.dtype, task.classes):
         checks.warn(f"{table.option}: rows of column {side!r} did not sum to 1 and were scaled")
     return found

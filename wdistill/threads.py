@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import TYPE_CHECKING
 
 from wdistill.errors import ConfigError
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 
 def threads() -> int:
@@ -38,4 +41,6 @@ def parallel(function: Callable[[slice], None], rows: int, size: int) -> None:
 @cache
 def _pool(size: int, process: int) -> ThreadPoolExecutor:
     """A pool a size and process: threads do not survive a fork."""
+    from concurrent.futures import ThreadPoolExecutor
+
     return ThreadPoolExecutor(size, thread_name_prefix="wdistill")
