@@ -32,5 +32,8 @@ check: setup
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.weigh
 
+memory: setup
+	$(BIN)/python -m benchmarks.memory
+
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

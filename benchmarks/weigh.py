@@ -20,93 +20,30 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from pykdtree.kdtree import KDTree as PyTree
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from scipy.spatial import cKDTree
-from scipy.special import ndtr
-from sklearn.neighbors import KDTree as SkTree
-from sklearn.neighbors import KNeighborsRegressor
 from threadpoolctl import threadpool_limits
 
 import wdistill
+from benchmarks import data, peers
+from benchmarks.peers import THREADS
 from wdistill import store
-from wdistill.neighbors import neighbors
-from wdistill.threads import parallel, threads
-from wdistill.weighting import neighbors_of
 
 SEED = 20250711
-THREADS = threads()
 ROUNDS, SLOW_ROUNDS, SLOW = 5, 3, 5.0  # a contender that takes more than SLOW seconds has fewer rounds
 RESULTS = Path(__file__).with_name("results.jsonl")
 GB = 1e9
 
-Points = np.ndarray[Any, np.dtype[np.float64]]
-console = Console(width=140)
+console = Console(width=150)
 records: list[dict[str, Any]] = []
-
-
-# ---------------------------------------------------------------- data
-
-
-def latent(rng: np.random.Generator, n: int) -> Points:
-    """(n, 2) normal numbers, one for the teacher's certainty and one for the student's; they agree to some extent."""
-    z = rng.standard_normal((n, 2))
-    z[:, 1] = 0.7 * z[:, 0] + 0.714 * z[:, 1]
-    return z
-
-
-def certainty(z: Points, a: float, b: float) -> Points:
-    """Normal numbers as certainties in [0, 1) by the Kumaraswamy distribution, which is Beta-like with a closed form."""
-    return (1 - ndtr(-z) ** (1 / b)) ** (1 / a)
-
-
-def plane(rng: np.random.Generator, n: int, ties: bool = False) -> Points:
-    """(n, 2) confidences as float32 models give them; with ties, float16 ones of which many are exactly 1."""
-    z = latent(rng, n)
-    found = np.stack([certainty(z[:, 0], 5, 0.5), certainty(z[:, 1], 2.5, 0.7)], axis=1).astype(np.float32)
-    if ties:
-        found = found.astype(np.float16)
-        found[z > (0.4, 1.0)] = 1
-    return found.astype(np.float64)
-
-
-def outcomes(rng: np.random.Generator, points: Points) -> Points:
-    """(m, 2) whether the teacher is wrong at a validation point, and its distortion where it is."""
-    wrong = rng.random(len(points)) > 0.3 + 0.69 * points[:, 0]
-    return np.stack([wrong, wrong * rng.lognormal(0.5, 1.0, len(points))], axis=1)
-
-
-def logits(rng: np.random.Generator, labels: np.ndarray, certain: Points, k: int) -> np.ndarray:
-    """(n, K) float32 logits whose chosen class, mostly the label, has about the given probability."""
-    n = len(labels)
-    right = rng.random(n) < 0.3 + 0.69 * certain
-    chosen = np.where(right, labels, rng.integers(k, size=n))
-    found = rng.standard_normal((n, k), dtype=np.float32) * np.float32(2)
-    odds = certain / (1 - certain + 1e-9)
-    found[np.arange(n), chosen] = np.log(np.exp(found).sum(axis=1, dtype=np.float64) * odds + 1e-6)
-    return found
-
-
-def softmax(values: np.ndarray) -> np.ndarray:
-    powers = np.exp(values - values.max(axis=1, keepdims=True))
-    powers /= powers.sum(axis=1, keepdims=True)
-    return powers
-
-
-def predictions(rng: np.random.Generator, n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Labels (n,), and the teacher's and the student's logits (n, K)."""
-    z, labels = latent(rng, n), np.arange(n) % k
-    teacher, student = (logits(rng, labels, certainty(z[:, i], *shape), k) for i, shape in enumerate([(5, 0.5), (2.5, 0.7)]))
-    return labels, teacher, student
 
 
 # ---------------------------------------------------------------- timing and reporting
@@ -153,87 +90,21 @@ def keep(number: int, **figures: Any) -> None:
 # ---------------------------------------------------------------- 1: the whole weigh step
 
 
-def ours(evidence: wdistill.Evidence) -> Points:
-    return wdistill.debiased(replace(evidence))  # made anew, so that its checks are timed as well
-
-
-def peer_outcomes(evidence: wdistill.Evidence, teacher: Any, student: Any, log: Callable[[Any], Any]) -> Points:
-    """Lines 3 to 11 of Algorithm 2 on NumPy arrays or torch tensors: wrong, and distortion where wrong."""
-    labels = evidence.validation_labels
-    logs = log(student.clip(1e-12))
-    wrong = np.asarray(teacher.argmax(1)) != labels
-    truth, target = -logs[np.arange(len(labels)), labels], -(teacher * logs).sum(1)
-    return np.stack([wrong, wrong * (np.asarray(target) / np.maximum(np.asarray(truth), 1e-6))], axis=1)
-
-
-def peer_weights(means: Points) -> Points:
-    error, distorted = means.T
-    return 1 / (1 + error * np.maximum(0, distorted - error))
-
-
-def numpy_margin(values: np.ndarray) -> Points:
-    two = np.partition(values, -2, axis=1)[:, -2:].astype(np.float64)
-    return two[:, 1] - two[:, 0]
-
-
-def numpy_part(evidence: wdistill.Evidence) -> tuple[Points, Points, Points]:
-    """Validation points, their outcomes, and queries, by NumPy."""
-    given = (evidence.validation_teacher, evidence.validation_student, evidence.teacher, evidence.student)
-    known_t, known_s, teacher, student = map(softmax, given) if evidence.kind == "logits" else given
-    points = np.stack([numpy_margin(known_t), numpy_margin(known_s)], axis=1)
-    queries = np.stack([numpy_margin(teacher), numpy_margin(student)], axis=1)
-    return points, peer_outcomes(evidence, known_t, known_s, np.log), queries
-
-
-def numpy_sklearn(evidence: wdistill.Evidence, options: dict[str, Any]) -> Points:
-    points, answers, queries = numpy_part(evidence)
-    return peer_weights(KNeighborsRegressor(neighbors_of(len(points)), **options).fit(points, answers).predict(queries))
-
-
-def best_options(evidence: wdistill.Evidence) -> dict[str, Any]:
-    """The options that make scikit-learn's regressor fastest on some of the queries."""
-    points, answers, queries = numpy_part(evidence)
-    seconds = {}
-    for algorithm in ("kd_tree", "auto"):
-        for jobs in (None, THREADS):
-            regressor = KNeighborsRegressor(neighbors_of(len(points)), algorithm=algorithm, n_jobs=jobs).fit(points, answers)
-            start = time.perf_counter()
-            regressor.predict(queries[:100_000])
-            seconds[algorithm, jobs] = time.perf_counter() - start
-    algorithm, jobs = min(seconds, key=seconds.__getitem__)
-    return {"algorithm": algorithm, "n_jobs": jobs}
-
-
-def torch_margin(values: torch.Tensor) -> Points:
-    two = torch.topk(values, 2, dim=1).values.double()
-    return (two[:, 0] - two[:, 1]).numpy()
-
-
-def torch_ckdtree(evidence: wdistill.Evidence) -> Points:
-    given = (evidence.validation_teacher, evidence.validation_student, evidence.teacher, evidence.student)
-    known_t, known_s, teacher, student = (
-        tensor.softmax(dim=1) if evidence.kind == "logits" else tensor for tensor in map(torch.from_numpy, given)
-    )
-    points = np.stack([torch_margin(known_t), torch_margin(known_s)], axis=1)
-    queries = np.stack([torch_margin(teacher), torch_margin(student)], axis=1)
-    return peer_weights(ckdtree(points, peer_outcomes(evidence, known_t, known_s, torch.log), queries))
-
-
 def whole_step(shrink: int) -> None:
     rows = []
     for n, k, m in ((1_000_000 // shrink, 10, 2_000), (160_000 // shrink, 1_000, 10_000)):
         rng = np.random.default_rng(SEED)
-        known, unknown = predictions(rng, m, k), predictions(rng, n, k)[1:]
+        known, unknown = data.predictions(rng, m, k), data.predictions(rng, n, k)[1:]
         for kind in ("logits", "probabilities"):
             if kind == "probabilities":
-                known, unknown = (known[0], *map(softmax, known[1:])), tuple(map(softmax, unknown))
+                known, unknown = (known[0], *map(data.softmax, known[1:])), tuple(map(data.softmax, unknown))
             say(f"1: {n:,} × {k}, m = {m:,}, {kind}")
             evidence = wdistill.Evidence(*known, *unknown, kind=kind)
-            options = best_options(evidence)
+            options = peers.best_options(evidence)
             contenders = {
-                "wdistill": lambda e=evidence: ours(e),
-                "NumPy + scikit-learn": lambda e=evidence, o=options: numpy_sklearn(e, o),
-                "torch + cKDTree": lambda e=evidence: torch_ckdtree(e),
+                "wdistill": partial(peers.ours, evidence),
+                "NumPy + scikit-learn": partial(peers.numpy_sklearn, evidence, options),
+                "torch + cKDTree": partial(peers.torch_ckdtree, evidence),
             }
             seconds, weights = race(contenders)
             for name, target, goal in (("NumPy + scikit-learn", 10, 25), ("torch + cKDTree", 7, 15)):
@@ -241,162 +112,71 @@ def whole_step(shrink: int) -> None:
                 differ = int(np.count_nonzero(np.abs(weights[name] - weights["wdistill"]) > 1e-4))
                 case = {"n": n, "K": k, "m": m, "kind": kind, "peer": name}
                 keep(1, **case, seconds=seconds["wdistill"], peer_seconds=seconds[name], ratio=ratio, differ=differ)
-                rows.append(
-                    (f"{n:,} × {k:,}, {m:,}", kind, f"{seconds['wdistill'] * 1e3:.0f}", name, f"{seconds[name] * 1e3:.0f}")
-                    + (f"{ratio:.1f}×", f"≥ {target}, goal {goal}", verdict(ratio >= target, ratio >= goal), f"{differ:,}")
-                )
+                took = (f"{seconds['wdistill'] * 1e3:.0f}", name, f"{seconds[name] * 1e3:.0f}", f"{ratio:.1f}×")
+                judged = (f"≥ {target}, goal {goal}", verdict(ratio >= target, ratio >= goal), f"{differ:,}")
+                rows.append((f"{n:,} × {k:,}, {m:,}", kind, *took, *judged))
             say(f"  scikit-learn with {options}")
             del evidence, contenders
-    head = ("n × K, m", "kind", "wdistill ms", "peer", "peer ms", "ratio", "wanted", "", "weights > 1e-4 apart")
-    table("1  The whole weigh step, float32, medians", head, rows)
+    head = ("n × K, m", "kind", "wdistill ms", "peer", "peer ms", "ratio", "wanted", "", "differ")
+    table("1  The whole weigh step, float32, medians; weights more than 1e-4 from wdistill's differ", head, rows)
 
 
 # ---------------------------------------------------------------- 2: against reading the arrays once
 
 
-def read_once(evidence: wdistill.Evidence) -> float:
-    return sum(float(torch.from_numpy(values).sum()) for values in (evidence.teacher, evidence.student))
-
-
 def against_memory(shrink: int) -> None:
-    n, k, m, block = 1_280_000 // shrink, 1_000, 10_000, 4_096
+    n, k, m = 1_280_000 // shrink, 1_000, 10_000
     needed, free = 16 * GB / shrink, memory("MemAvailable")
     if free < needed:
         console.print(f"2  Skipped: {needed / GB:.1f} GB of free memory needed, {free / GB:.1f} GB found.\n")
         return
     say(f"2: {n:,} × {k}, m = {m:,}")
     rng = np.random.default_rng(SEED)
-    known = predictions(rng, m, k)
-    ranks = (ndtr(latent(rng, n)) * block).astype(np.int64)
-    certain = (np.arange(block) + 0.5) / block
-    unknown = []
-    for column in range(2):  # distinct rows in order of certainty, put into place by rank: 5 GB in a few seconds
-        rows = softmax(logits(rng, np.arange(block) % k, certain, k))
-        unknown.append(np.take(rows, ranks[:, column], axis=0))
-    evidence = wdistill.Evidence(known[0], *map(softmax, known[1:]), *unknown)
-    seconds, _ = race({"wdistill": lambda: ours(evidence), "reading once": lambda: read_once(evidence)})
-    size, ratio = 2 * unknown[0].nbytes / GB, seconds["wdistill"] / seconds["reading once"]
-    keep(2, n=n, K=k, m=m, gigabytes=size, seconds=seconds["wdistill"], read_seconds=seconds["reading once"], ratio=ratio)
-    cells = (
-        f"{n:,} × {k:,}, {m:,}",
-        f"{size:.1f}",
-        f"{seconds['wdistill'] * 1e3:.0f}",
-        f"{seconds['reading once'] * 1e3:.0f}",
-    )
+    known = data.predictions(rng, m, k)
+    teacher, student = data.tiled(rng, n, k)
+    evidence = wdistill.Evidence(known[0], *map(data.softmax, known[1:]), teacher, student)
+    seconds, _ = race({"wdistill": partial(peers.ours, evidence), "reading once": partial(peers.read_once, evidence)})
+    mine, reading, size = seconds["wdistill"], seconds["reading once"], 2 * teacher.nbytes / GB
+    ratio = mine / reading
+    keep(2, n=n, K=k, m=m, gigabytes=size, seconds=mine, read_seconds=reading, ratio=ratio)
+    took = (f"{size:.1f}", f"{mine * 1e3:.0f}", f"{reading * 1e3:.0f}", f"{ratio:.2f}×")
+    row = (f"{n:,} × {k:,}, {m:,}", *took, "≤ 3, goal 2", verdict(ratio <= 3, ratio <= 2))
     head = ("n × K, m", "GB", "wdistill ms", "reading once ms", "ratio", "wanted", "")
-    table(
-        f"2  The whole weigh step against summing both arrays once by torch, {THREADS} threads",
-        head,
-        [(*cells, f"{ratio:.2f}×", "≤ 3, goal 2", verdict(ratio <= 3, ratio <= 2))],
-    )
+    table(f"2  The whole weigh step against summing both arrays once by torch, {THREADS} threads", head, [row])
 
 
 # ---------------------------------------------------------------- 3: nearest neighbours
 
 
-def averaged(search: Callable[[Points], np.ndarray], answers: Points, queries: Points, chunk: int) -> Points:
-    """Mean answers of the points a search finds, a chunk of queries at a time, so that the indices stay in the cache."""
-    columns, means = np.ascontiguousarray(answers.T), np.empty((len(queries), 2))
-    for first in range(0, len(queries), chunk):
-        nearest = search(queries[first : first + chunk])
-        for column, values in enumerate(columns):
-            means[first : first + chunk, column] = values.take(nearest).mean(axis=1)
-    return means
-
-
-def ckdtree(points: Points, answers: Points, queries: Points) -> Points:
-    tree, k = cKDTree(points), neighbors_of(len(points))
-    return averaged(lambda part: tree.query(part, k, workers=THREADS)[1], answers, queries, 1 << 16)
-
-
-def pykdtree(points: Points, answers: Points, queries: Points) -> Points:
-    tree, k = PyTree(points), neighbors_of(len(points))
-    return averaged(lambda part: tree.query(part, k, sqr_dists=True)[1], answers, queries, 1 << 18)
-
-
-def sklearn_tree(points: Points, answers: Points, queries: Points) -> Points:
-    tree, k, means = SkTree(points), neighbors_of(len(points)), np.empty((len(queries), 2))
-
-    def search(part: Points) -> np.ndarray:
-        return tree.query(part, k, return_distance=False, sort_results=False)
-
-    def work(part: slice) -> None:  # one query runs on one thread, but several may run at once
-        means[part] = averaged(search, answers, queries[part], 1 << 14)
-
-    parallel(work, len(queries), 1 << 14)
-    return means
-
-
-def nearest(points: Points, answers: Points, queries: Points) -> Points:
-    return neighbors(points, answers, neighbors_of(len(points))).means(queries)
-
-
-def along_curve(queries: Points) -> np.ndarray:
-    """The order of queries along the Z-curve: interleaved bits of both coordinates."""
-    code = np.zeros(len(queries), np.uint64)
-    grid = (queries * 65535).astype(np.uint64)
-    for bit in np.arange(16, dtype=np.uint64):
-        for axis in range(2):
-            code |= ((grid[:, axis] >> bit) & np.uint64(1)) << (np.uint64(2) * bit + np.uint64(axis))
-    return np.argsort(code, kind="stable")
-
-
-def clear_cut(points: Points, queries: Points) -> np.ndarray:
-    """Where the k-th and the next distance differ, so that there is only one set of k nearest points."""
-    tree, k, clear = cKDTree(points), neighbors_of(len(points)), np.empty(len(queries), bool)
-    for first in range(0, len(queries), 1 << 16):
-        far = tree.query(queries[first : first + (1 << 16)], [k, k + 1], workers=THREADS)[0]
-        clear[first : first + (1 << 16)] = far[:, 1] - far[:, 0] > 1e-12
-    return clear
+TREES = {"cKDTree": peers.ckdtree, "pykdtree": peers.pykdtree, "scikit-learn KDTree": peers.sklearn_tree}
 
 
 def neighbor_peers(shrink: int) -> None:
     n, m, rows = 1_280_000 // shrink, 10_000, []
-    for data in ("smooth", "tie-heavy"):
-        say(f"3: {n:,} queries, m = {m:,}, {data}, against three trees")
+    for shape in ("smooth", "tie-heavy"):
+        say(f"3: {n:,} queries, m = {m:,}, {shape}, against three trees")
         rng = np.random.default_rng(SEED)
-        points, queries = (plane(rng, size, data == "tie-heavy") for size in (m, n))
-        answers, order = outcomes(rng, points), along_curve(queries)
-        given = {"as given": queries, "sorted": queries[order]}
-        peers = {"cKDTree": ckdtree, "pykdtree": pykdtree, "scikit-learn KDTree": sklearn_tree}
-        contenders = {"wdistill": lambda p=points, a=answers, q=queries: nearest(p, a, q)}
-        for name, peer in peers.items():
-            for how, asked in given.items():
-                contenders[f"{name}, {how}"] = lambda f=peer, p=points, a=answers, q=asked: f(p, a, q)
+        points, queries = (data.plane(rng, size, ties=shape == "tie-heavy") for size in (m, n))
+        answers = data.outcomes(rng, points)
+        orders = {"as given": queries, "sorted": queries[peers.along_curve(queries)]}
+        contenders = {"wdistill": partial(peers.nearest, points, answers, queries)}
+        for name, tree in TREES.items():
+            for order, asked in orders.items():
+                contenders[f"{name}, {order}"] = partial(tree, points, answers, asked)
         seconds, means = race(contenders)
-        clear = clear_cut(points, queries)
-        rows.append(
-            (data, "wdistill", "as given", f"{seconds['wdistill']:.2f}", f"{n / seconds['wdistill'] / 1e6:.2f}", "", "")
-        )
-        for name in peers:
-            apart = np.abs(means[f"{name}, as given"] - means["wdistill"]).max(axis=1) > 1e-9
-            wrong = int(np.count_nonzero(apart & clear))
-            if data == "smooth" and wrong:
+        mine, clear = seconds["wdistill"], peers.clear_cut(points, queries)
+        rows.append((shape, "wdistill", "as given", f"{mine:.2f}", f"{n / mine / 1e6:.2f}", "", ""))
+        for name in TREES:
+            apart = (np.abs(means[f"{name}, as given"] - means["wdistill"]) > 1e-9).any(axis=1)
+            wrong, tied = int((apart & clear).sum()), int((~clear).sum())
+            if shape == "smooth" and wrong:
                 raise SystemExit(f"{name} and wdistill differ on {wrong} queries without a tie at the k-th distance")
-            how = min(given, key=lambda how, name=name: seconds[f"{name}, {how}"])
-            taken = seconds[f"{name}, {how}"]
-            ratio = taken / seconds["wdistill"]
-            case = {"n": n, "m": m, "data": data, "peer": name, "queries": how}
-            keep(
-                3,
-                **case,
-                seconds=seconds["wdistill"],
-                peer_seconds=taken,
-                ratio=ratio,
-                tied=int((~clear).sum()),
-                apart=wrong,
-            )
-            agreement = f"{int(clear.sum()) - wrong:,} alike, {wrong:,} apart, {int((~clear).sum()):,} tied"
-            rows.append((data, name, how, f"{taken:.2f}", f"{n / taken / 1e6:.2f}", f"{ratio:.1f}×", agreement))
-    head = (
-        "data",
-        "who",
-        "queries",
-        "s",
-        "M queries/s",
-        "time / wdistill",
-        "answers within 1e-9 of wdistill's; ties left out",
-    )
+            theirs, order = min((seconds[f"{name}, {order}"], order) for order in orders)
+            ratio, agreement = theirs / mine, f"{n - tied - wrong:,} alike, {wrong:,} not, {tied:,} tied"
+            case = {"n": n, "m": m, "data": shape, "peer": name, "queries": order, "tied": tied, "apart": wrong}
+            keep(3, **case, seconds=mine, peer_seconds=theirs, ratio=ratio)
+            rows.append((shape, name, order, f"{theirs:.2f}", f"{n / theirs / 1e6:.2f}", f"{ratio:.1f}×", agreement))
+    head = ("data", "who", "queries", "s", "M queries/s", "time / wdistill", "within 1e-9 of wdistill")
     table(f"3  Means over the nearest neighbours, {n:,} queries, m = {m:,}; the better order for each peer", head, rows)
 
 
@@ -407,12 +187,12 @@ def neighbor_growth(shrink: int) -> None:
     for n, m in sizes:
         say(f"3: growth, {n:,} queries, m = {m:,}")
         rng = np.random.default_rng(SEED)
-        points, queries = plane(rng, m), plane(rng, n)
-        answers, ordered = outcomes(rng, points), queries[along_curve(queries)]
+        points, queries = data.plane(rng, m), data.plane(rng, n)
+        answers, ordered = data.outcomes(rng, points), queries[peers.along_curve(queries)]
         seconds, _ = race(
             {
-                "wdistill": lambda p=points, a=answers, q=queries: nearest(p, a, q),
-                "cKDTree": lambda p=points, a=answers, q=ordered: ckdtree(p, a, q),
+                "wdistill": partial(peers.nearest, points, answers, queries),
+                "cKDTree": partial(peers.ckdtree, points, answers, ordered),
             }
         )
         mine, theirs = seconds["wdistill"], seconds["cKDTree"]
@@ -457,11 +237,11 @@ def whole_time(*arguments: str) -> float:
 def fresh_processes(_: int) -> None:
     command = "import sys; from wdistill.cli import main; sys.exit(main())"  # as the installed script does
     cases = [
-        ("first debiased() on 1,200 × 10, m = 300, imports done", 1.0, lambda: own_time(FIRST_CALL)),
-        ('python -c "import wdistill"', 0.3, lambda: whole_time("-c", "import wdistill")),
+        ("first debiased() on 1,200 × 10, m = 300, imports done", 1.0, partial(own_time, FIRST_CALL)),
+        ('python -c "import wdistill"', 0.3, partial(whole_time, "-c", "import wdistill")),
     ]
     if importlib.util.find_spec("wdistill.cli"):
-        cases.append(("wdistill --help", 0.5, lambda: whole_time("-c", command, "--help")))
+        cases.append(("wdistill --help", 0.5, partial(whole_time, "-c", command, "--help")))
     else:
         console.print("4  Skipped `wdistill --help`: there is no such command in this version.")
     rows = []
@@ -504,6 +284,13 @@ def circumstances(quick: bool) -> dict[str, Any]:
     }
 
 
+def append(header: dict[str, Any]) -> None:
+    """Add what was measured since the last call to the results."""
+    lines = "".join(json.dumps(header | record) + "\n" for record in records)
+    records.clear()
+    store.write_bytes(RESULTS, (RESULTS.read_bytes() if RESULTS.exists() else b"") + lines.encode())
+
+
 TABLES = {1: whole_step, 2: against_memory, 3: nearest_neighbours, 4: fresh_processes}
 
 
@@ -521,8 +308,7 @@ def main() -> None:
         for number in sorted({int(each) for each in options.only.split(",")}):
             TABLES[number](20 if options.quick else 1)
             gc.collect()
-    lines = "".join(json.dumps(header | record) + "\n" for record in records)
-    store.write_bytes(RESULTS, (RESULTS.read_bytes() if RESULTS.exists() else b"") + lines.encode())
+            append(header)
 
 
 if __name__ == "__main__":

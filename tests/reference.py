@@ -94,7 +94,7 @@ def neighbors_of(m):
 
 
 def shares(points, query, k):
-    """Row → its share of the mean over the k nearest: 1/k, less where points tied at the k-th distance divide what is left."""
+    """Row → its share of the mean over the k nearest: 1/k each; points tied at the k-th distance divide what is left."""
     distances = []
     for x, y in points:
         across, up = float(x) - float(query[0]), float(y) - float(query[1])
@@ -108,13 +108,13 @@ def shares(points, query, k):
 
 
 def estimate_one(share, wrong, on_truth, on_target, estimate):
-    """(weight, error, distortion, clipped) of one query from its neighbours' shares; losses are Fractions."""
+    """(weight, error, distortion, inverse of the unclipped weight) of one query; losses are Fractions."""
     floored = {row: max(on_truth[row], Fraction(LOSS_FLOOR)) for row in share}
     error = sum((part for row, part in share.items() if wrong[row]), Fraction(0))
     if estimate == "ratio":
         truth = sum(part * floored[row] for row, part in share.items())
         target = sum(part * (on_target[row] if wrong[row] else floored[row]) for row, part in share.items())
-        return min(Fraction(1), truth / target) if target > 0 else Fraction(1), error, target / truth, target < truth
+        return min(Fraction(1), truth / target) if target > 0 else Fraction(1), error, target / truth, target / truth
     bad = {row: on_target[row] / floored[row] for row in share if wrong[row]}
     if estimate == "conditional":
         distortion = sum(share[row] * value for row, value in bad.items()) / error if bad else Fraction(1)
@@ -122,12 +122,15 @@ def estimate_one(share, wrong, on_truth, on_target, estimate):
         distortion = sum((part * bad.get(row, 1) for row, part in share.items()), Fraction(0))
     denominator = 1 + error * (distortion - 1)
     weight = min(Fraction(1), 1 / denominator) if denominator > 0 else Fraction(1)
-    return weight, error, distortion, denominator < 1
+    return weight, error, distortion, denominator
 
 
-def weigh(points, queries, labels, teacher, student, *, kind="probabilities", targets="soft", estimate="paper", k=None, **rest):
-    """Weights, error, distortion (n,) and how many weights were clipped, from confidences that are given."""
-    wrong, on_truth, on_target = losses(labels, teacher, student, kind, targets, **rest)
+def weigh(points, queries, labels, teacher, student, *, targets="soft", estimate="paper", k=None, **form):
+    """Weights, error, distortion (n,) and clear and possible clippings, from confidences that are given.
+
+    The counts are of unclipped weights that exceed 1 by more than 1e-12, and that may exceed it but for rounding.
+    """
+    wrong, on_truth, on_target = losses(labels, teacher, student, targets=targets, **form)
     on_truth, on_target = [Fraction(x) for x in on_truth], [Fraction(x) for x in on_target]
     k = neighbors_of(len(points)) if k is None else k
     seen, rows = {}, []
@@ -135,10 +138,11 @@ def weigh(points, queries, labels, teacher, student, *, kind="probabilities", ta
         place = (float(query[0]), float(query[1]))
         if place not in seen:
             answer = estimate_one(shares(points, place, k), wrong, on_truth, on_target, estimate)
-            seen[place] = (*map(float, answer[:3]), answer[3])
+            inverse = answer[3]
+            seen[place] = (*map(float, answer[:3]), inverse < 1 - 1e-12, inverse != 1 and inverse < 1 + 1e-12)
         rows.append(seen[place])
-    weights, error, distortion, clipped = zip(*rows, strict=True)
-    return np.array(weights), np.array(error), np.array(distortion), sum(clipped)
+    weights, error, distortion, clear, possible = zip(*rows, strict=True)
+    return np.array(weights), np.array(error), np.array(distortion), (sum(clear), sum(possible))
 
 
 def distortions(labels, teacher, student, **options):

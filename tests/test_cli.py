@@ -407,7 +407,7 @@ def test_zero_unlabeled_rows(tmp_path: Path, tables: tuple[Path, Path], capsys: 
 
 @pytest.mark.parametrize("repeated", [False, True])
 def test_many_keys_spill_to_disk_and_still_find_the_duplicate(tmp_path: Path, repeated: bool) -> None:
-    check = ids.IdCheck(tmp_path, limit=100)
+    check = ids.IdCheck(tmp_path, 601, limit=100)
     values = [pa.array([f"id-{i}" for i in range(start, start + 60)]) for start in range(0, 600, 60)]
     values += [pa.array(["id-17"])] if repeated else []
     for each in values:
@@ -419,7 +419,7 @@ def test_many_keys_spill_to_disk_and_still_find_the_duplicate(tmp_path: Path, re
 def test_equal_keys_of_different_ids_are_no_duplicates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ids, "keys", lambda values: np.zeros(len(values), np.int64))
     values = pa.array(["a", "b", "c"])
-    check = ids.IdCheck(tmp_path)
+    check = ids.IdCheck(tmp_path, 3)
     check.add(values)
     check.finish(lambda: iter([values]), "--unlabeled")
 

@@ -34,20 +34,20 @@ def buckets(values: NDArray[np.int64], count: int) -> NDArray[np.intp]:
 class IdCheck:
     """Collects the keys of all ids, then tells whether any id came twice."""
 
-    def __init__(self, folder: Path, limit: int = LIMIT) -> None:
-        self._folder, self._limit = folder, limit
-        self._keys, self._count = np.empty(1 << 16, np.int64), 0
+    def __init__(self, folder: Path, rows: int, limit: int = LIMIT) -> None:
+        self._folder = folder
+        self._keys, self._count = np.empty(min(rows, limit), np.int64), 0
         self._spilled = False
 
     def add(self, ids: Any) -> None:
         fresh = keys(ids)
-        if self._count + len(fresh) > self._limit:
-            self._spill()
-        if self._count + len(fresh) > len(self._keys):
-            wanted = min(max(2 * len(self._keys), self._count + len(fresh)), max(self._limit, len(fresh)))
-            self._keys.resize(wanted, refcheck=False)  # grows in place: never two copies in memory
-        self._keys[self._count : self._count + len(fresh)] = fresh
-        self._count += len(fresh)
+        while len(fresh):
+            room = len(self._keys) - self._count
+            self._keys[self._count : self._count + min(room, len(fresh))] = fresh[:room]
+            self._count += min(room, len(fresh))
+            fresh = fresh[room:]
+            if len(fresh):
+                self._spill()
 
     def finish(self, again: Callable[[], Iterator[Any]], where: str) -> None:
         """Raise for ids that occur twice; `again` yields all ids once more, to see whether equal keys are equal ids."""

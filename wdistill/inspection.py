@@ -235,10 +235,10 @@ def picture(
             rest = [figure.subplots()]
         if known:
             _draw_histogram(rest[0], known)
-        content = io.BytesIO()
+        buffer = io.BytesIO()
         nameless: dict[str, Any] = {"Software": None} if format == "png" else {"Date": None, "Creator": None}
-        figure.savefig(content, format=format, metadata=nameless)
-    return content.getvalue()
+        figure.savefig(buffer, format=format, metadata=nameless)
+    return buffer.getvalue()
 
 
 def _draw_accuracy(axes: Axes, fitted: Debiased) -> None:

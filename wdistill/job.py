@@ -205,7 +205,7 @@ def _assemble(task: Task, folder: Path, output: Path, parts: list[Part], heard: 
         for part in parts:
             yield from pq.ParquetFile(part.path).iter_batches(1 << 16, columns=columns, use_threads=False)
 
-    check, histogram = IdCheck(folder), Histogram()
+    check, histogram = IdCheck(folder, total), Histogram()
     for batch in batches(["id", "weight"]):
         check.add(batch["id"])
         histogram = histogram.plus(batch["weight"].to_numpy())

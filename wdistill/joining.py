@@ -21,7 +21,7 @@ from wdistill.errors import InputError
 from wdistill.ids import buckets, keys
 
 BUCKETS = 64
-STRETCH = 1 << 20  # rows of the first table whose numbers lie in one file
+STRETCH = 1 << 18  # rows of the first table whose numbers lie in one file
 
 Numbers = dict[str, NDArray[np.float64]]
 Tick = Callable[[int], None]

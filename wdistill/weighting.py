@@ -12,7 +12,7 @@ LOSS_FLOOR = 1e-6  # a smaller loss on the truth counts as this much in a distor
 
 
 def debiasing_weight(error: ArrayLike, distortion: ArrayLike) -> Floats:
-    """min(1, 1 / (1 + error·(distortion − 1)))  —  equation (2) and line 19 of Algorithm 2; shapes (n,), (n,) → (n,).
+    """min(1, 1 / (1 + error·(distortion − 1)))  —  equation (2) and line 18 of Algorithm 2; shapes (n,), (n,) → (n,).
 
     For error in [0, 1] and distortion >= 0 it is 1 / (1 + error·max(0, distortion − 1)), which cannot divide by 0.
     """
@@ -57,7 +57,7 @@ def truth_loss(labels: NDArray[np.integer], log_student: Floats) -> Floats:
 
 
 def neighbors_of(m: int) -> int:
-    """k = ceil(sqrt(m) / 2) for a validation set of m examples  —  line 2 of Algorithm 2."""
+    """k = ceil(sqrt(m) / 2) for a validation set of m examples  —  line 3 of Algorithm 2."""
     return max(1, int(np.ceil(np.sqrt(m) / 2)))
 
 
