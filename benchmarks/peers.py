@@ -67,10 +67,11 @@ def best_options(evidence: wdistill.Evidence) -> dict[str, Any]:
     for algorithm in ("kd_tree", "auto"):
         for jobs in (None, THREADS):
             regressor = KNeighborsRegressor(neighbors_of(len(points)), algorithm=algorithm, n_jobs=jobs).fit(points, answers)
-            start = time.perf_counter()
-            regressor.predict(queries[:100_000])
-            seconds[algorithm, jobs] = time.perf_counter() - start
-    algorithm, jobs = min(seconds, key=seconds.__getitem__)
+            for attempt in range(2):
+                start = time.perf_counter()
+                regressor.predict(queries[:200_000])
+                seconds[algorithm, jobs, attempt] = time.perf_counter() - start
+    algorithm, jobs, _ = min(seconds, key=seconds.__getitem__)
     return {"algorithm": algorithm, "n_jobs": jobs}
 
 

@@ -46,7 +46,7 @@ def test_values_are_those_of_50_digits(dtype, kind, sort):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("k", "n"), [(100, 40), (1000, 6), (10_000, 1)])
+@pytest.mark.parametrize(("k", "n"), [(100, 10), (1000, 2), (10_000, 1)])
 def test_many_classes_keep_the_goal(dtype, kind, k, n):
     rng = np.random.default_rng(k)
     values = predictions(rng, n, k, kind, "random", dtype)

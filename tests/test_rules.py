@@ -126,7 +126,7 @@ def test_given_confidences_give_the_weights_of_the_reference(sort, targets, esti
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_weights_end_to_end(estimate, measure, kind, dtype):
-    given = problem(np.random.default_rng(21), 120, 400, 5, kind=kind, dtype=dtype)
+    given = problem(np.random.default_rng(21), 80, 250, 4, kind=kind, dtype=dtype)
     ours, theirs = MEASURES[measure]
     found = debiased(evidence(given), confidence=ours, estimate=estimate)
     plane = [theirs(array, kind) for array in given.arrays[1:]]

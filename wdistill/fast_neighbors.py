@@ -34,7 +34,7 @@ def count(distances, copies, size, limit):
 
 
 @compiled
-def narrow(distances, copies, size, rank, above, guess, steps):
+def narrow(distances, copies, size, rank, base, above, guess, steps):
     """Limits (below, above) with count(below) < rank <= count(above), and those two counts; stops early on a perfect cut."""
     below, at_below, at_above = -1.0, 0, count(distances, copies, size, above)
     if at_above < rank:
@@ -49,19 +49,19 @@ def narrow(distances, copies, size, rank, above, guess, steps):
         else:
             above, at_above = limit, at_limit
         share = (rank + 0.5 - at_below) / (at_above - at_below)
-        floor = max(below, 0.0)
+        floor = max(below, base, 0.0)
         limit = floor + (above - floor) * min(max(share, 0.05), 0.95)
     return below, at_below, above, at_above
 
 
 @compiled
-def settle(x, y, px, py, copies, values, size, rank, reach, guess, distances, base, sums):
+def settle(x, y, px, py, copies, values, size, rank, sure, reach, guess, distances, base, sums):
     """Sums over the `rank` nearest of the points in doubt, and `base`; returns a limit that may suit the next query."""
     for i in range(size):
         dx = px[i] - x
         dy = py[i] - y
         distances[i] = dx * dx + dy * dy
-    below, at_below, above, at_above = narrow(distances, copies, size, rank, reach, guess, 10)
+    below, at_below, above, at_above = narrow(distances, copies, size, rank, sure, reach, guess, 10)
     while at_above != rank:  # a tie, or points too close for halving: go from one distinct distance to the next
         above = np.inf
         for i in range(size):
@@ -87,12 +87,12 @@ def settle(x, y, px, py, copies, values, size, rank, reach, guess, distances, ba
 
 
 @compiled
-def screen(x0, x1, y0, y1, chosen, level, size, points, copies, values, rank, reach, near, far, many, bases):
+def screen(x0, x1, y0, y1, chosen, level, size, points, copies, values, rank, sure, reach, near, far, many, bases):
     """Sort the points listed for a box: surely in (added to its base), surely out, in doubt (listed for the next level).
 
     `near` and `far` bound the squared distance to any query in the box; rounding is monotone, so they hold in floating
-    point too. No k-th neighbour is farther than `reach`. Returns the number of points in doubt, of neighbours still to be
-    found among them, and the new reach.
+    point too. No k-th neighbour lies beyond `reach`, and at most k points lie within `sure`. Returns the number of points in
+    doubt, of neighbours still to be found among them, and both limits for this box.
     """
     for i in range(size):
         point = chosen[level, i]
@@ -107,8 +107,9 @@ def screen(x0, x1, y0, y1, chosen, level, size, points, copies, values, rank, re
         dy = over if under > over else under
         far[i] = dx * dx + dy * dy
         many[i] = copies[point]
-    _, _, reach, _ = narrow(far, many, size, rank, reach, 0.5 * reach, 6)
-    sure, _, _, _ = narrow(near, many, size, rank + 1, reach, 0.5 * reach, 6)
+    _, _, reach, _ = narrow(far, many, size, rank, sure, reach, 0.5 * (sure + reach), 6)
+    close, _, _, _ = narrow(near, many, size, rank + 1, sure, reach, 0.5 * (sure + reach), 6)
+    sure = max(sure, close)
     doubtful, settled = 0, 0
     for i in range(size):
         settled += many[i] if near[i] <= reach and far[i] <= sure else 0
@@ -119,11 +120,11 @@ def screen(x0, x1, y0, y1, chosen, level, size, points, copies, values, rank, re
                 total += values[column, chosen[level, i]] if near[i] <= reach and far[i] <= sure else 0
         bases[level + 1, column] = total
     if settled == rank:
-        return 0, 0, reach
+        return 0, 0, sure, reach
     for i in range(size):
         chosen[level + 1, doubtful] = chosen[level, i]
         doubtful += 1 if near[i] <= reach and far[i] > sure else 0
-    return doubtful, rank - settled, reach
+    return doubtful, rank - settled, sure, reach
 
 
 @compiled
@@ -148,11 +149,11 @@ def bucket(queries, points, copies, values, k, out):
     px, py, pc, pv = np.empty(m), np.empty(m), np.empty(m, np.int64), np.empty((columns, m), np.int64)
     base, sums = np.zeros(columns, np.int64), np.empty(columns)
     todo = np.empty((DEPTH + 2, 5), np.int64)  # first and last query, level, length of the list above, rank
-    reaches = np.empty(DEPTH + 2)
+    limits = np.empty((DEPTH + 2, 2))  # sure and reach of the box above
     for i in range(m):
         chosen[0, i] = i
     todo[0, 0], todo[0, 1], todo[0, 2], todo[0, 3], todo[0, 4] = 0, queries.shape[0], 0, m, k
-    reaches[0] = np.inf
+    limits[0, 0], limits[0, 1] = -1.0, np.inf
     waiting = 1
     while waiting > 0:
         waiting -= 1
@@ -164,14 +165,14 @@ def bucket(queries, points, copies, values, k, out):
             x1 = x if x > x1 else x1
             y0 = y if y < y0 else y0
             y1 = y if y > y1 else y1
-        reach = reaches[waiting]
+        sure, reach = limits[waiting, 0], limits[waiting, 1]
         if level == 0:
             reach = 0.0
             for i in range(m):
                 dx = max(points[0, i] - x0, x1 - points[0, i])
                 dy = max(points[1, i] - y0, y1 - points[1, i])
                 reach = max(reach, dx * dx + dy * dy)
-        size, rank, reach = screen(
+        size, rank, sure, reach = screen(
             x0,
             x1,
             y0,
@@ -183,6 +184,7 @@ def bucket(queries, points, copies, values, k, out):
             copies,
             values,
             todo[waiting, 4],
+            sure,
             reach,
             near,
             far,
@@ -199,7 +201,8 @@ def bucket(queries, points, copies, values, k, out):
             for side in range(2):
                 todo[waiting, 0] = first if side == 0 else middle
                 todo[waiting, 1] = middle if side == 0 else last
-                todo[waiting, 2], todo[waiting, 3], todo[waiting, 4], reaches[waiting] = level, size, rank, reach
+                todo[waiting, 2], todo[waiting, 3], todo[waiting, 4] = level, size, rank
+                limits[waiting, 0], limits[waiting, 1] = sure, reach
                 waiting += 1
             continue
         for column in range(columns):
@@ -209,10 +212,12 @@ def bucket(queries, points, copies, values, k, out):
                 pv[column, i] = values[column, chosen[level, i]]
         for i in range(size):
             px[i], py[i], pc[i] = points[0, chosen[level, i]], points[1, chosen[level, i]], copies[chosen[level, i]]
-        guess = 0.7 * reach
+        guess = 0.5 * (sure + reach)
         for i in range(first, last):
             if rank > 0 and (i == first or not same):
-                guess = settle(queries[i, 0], queries[i, 1], px, py, pc, pv, size, rank, reach, guess, near, base, sums)
+                guess = settle(
+                    queries[i, 0], queries[i, 1], px, py, pc, pv, size, rank, sure, reach, guess, near, base, sums
+                )
             row = np.int64(queries[i, 2])
             for column in range(columns):
                 out[row, column] = sums[column]

@@ -24,8 +24,9 @@ class Neighbors:
     k: int
     points: Floats  # (2, u), sorted
     copies: NDArray[np.int64]  # (u,) how many of the given points coincide here
-    values: NDArray[np.int64]  # (2R, u) summed responses, each in quanta of two sizes
-    units: Floats  # (2R,) those quanta
+    values: NDArray[np.int64]  # (C, u) summed responses in quanta: one or two columns each, a coarse and a fine one
+    units: Floats  # (C,) those quanta
+    response: NDArray[np.intp]  # (C,) the response that each column belongs to
 
     def means(self, queries: Floats) -> Floats:
         """Mean responses of the k nearest points: (n, 2) → (n, R)."""
@@ -36,17 +37,18 @@ class Neighbors:
             from wdistill.fast_neighbors import neighbor_sums
 
             sums = neighbor_sums(queries, self.points, self.copies, self.values, self.k)
-        coarse, fine = sums[:, 0::2] * self.units[0::2], sums[:, 1::2] * self.units[1::2]
-        means: Floats = (coarse + fine) / self.k
+        means = np.zeros((len(queries), self.response[-1] + 1))
+        for column, (response, unit) in enumerate(zip(self.response, self.units, strict=True)):
+            means[:, response] += sums[:, column] * unit
+        means /= self.k
         return means
 
 
 def neighbors(points: Floats, responses: Floats, k: int) -> Neighbors:
     """Prepare m points (m, 2) with responses (m, R) for queries about their k nearest."""
     points = np.asarray(points, np.float64) + 0.0  # −0.0 and 0.0 are one place
-    columns = [_quanta(column) for column in np.asarray(responses, np.float64).T]
-    values = np.array([whole for column in columns for whole in column[:2]])
-    units = np.array([unit for column in columns for unit in column[2:]])
+    columns = [(r, *each) for r, column in enumerate(np.asarray(responses, np.float64).T) for each in _quanta(column)]
+    values = np.array([whole for _, whole, _ in columns])
     order = np.lexsort((points[:, 1], points[:, 0]))
     places = points[order]
     first = np.flatnonzero(np.r_[True, (places[1:] != places[:-1]).any(axis=1)])
@@ -55,18 +57,20 @@ def neighbors(points: Floats, responses: Floats, k: int) -> Neighbors:
         points=np.ascontiguousarray(places[first].T),
         copies=np.diff(np.r_[first, len(points)]),
         values=np.add.reduceat(values[:, order], first, axis=1),
-        units=units,
+        units=np.array([unit for _, _, unit in columns]),
+        response=np.array([r for r, _, _ in columns]),
     )
 
 
-def _quanta(column: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64], float, float]:
-    """A response as (coarse, fine) whole multiples of two units; no sum of all of either exceeds 2^53."""
+def _quanta(column: Floats) -> list[tuple[NDArray[np.int64], float]]:
+    """A response as whole multiples of a coarse unit and, unless that says all, of a fine one; no sum exceeds 2^53."""
     room = 52 - len(column).bit_length()
     unit = 2.0 ** (int(np.frexp(np.abs(column).max())[1]) - room)
     coarse = np.rint(column / unit)
     small = unit * 2.0 ** (-1 - room)
     fine = np.rint((column - coarse * unit) / small)
-    return coarse.astype(np.int64), fine.astype(np.int64), unit, small
+    parts = [(coarse.astype(np.int64), unit), (fine.astype(np.int64), small)]
+    return parts if fine.any() else parts[:1]
 
 
 def _sums_numpy(queries: Floats, prepared: Neighbors) -> Floats:
