@@ -218,6 +218,10 @@ def test_bad_labels(place, labels, words):
     refused(InputError, lambda: make(**{place: labels}), place, *words)
 
 
+def test_a7_labels_that_do_not_count_from_1_are_not_said_to():
+    assert "subtract" not in refused(InputError, lambda: make(validation_labels=[1, 2, 7, 1])).remedy
+
+
 @pytest.mark.parametrize("value", [0.0, 1.0, 2.0])
 def test_a8_whole_floats_are_labels(value):
     assert make(validation_labels=np.full(4, value)).validation_labels.tolist() == [int(value)] * 4

@@ -448,7 +448,9 @@ def test_threshold_keeps_low_entropy_and_high_margin():
 
 def test_threshold_keeps_what_lies_exactly_at_it():
     rows = np.array([[0.75, 0.25], [0.7, 0.3]])
-    assert threshold(Evidence([0], rows[:1], rows[:1], rows), at=0.5).tolist() == [1, 0]
+    given = Evidence([0], rows[:1], rows[:1], rows)
+    assert threshold(given, at=0.5).tolist() == [1, 0]
+    assert threshold(given, at=float(entropy(rows)[0]), confidence=entropy).tolist() == [1, 0]
 
 
 def test_composition_is_the_product_of_its_factors():

@@ -24,7 +24,7 @@ Kind = Literal["probabilities", "logits", "logprobs"]
 Floats = NDArray[np.float64]
 Confidence = Callable[[NDArray[np.floating]], Floats]
 
-SMALL = 1 << 22  # entries up to which plain NumPy is fast enough
+SMALL = 1 << 22  # entries up to which plain NumPy is fast enough not to load compiled code
 BLOCK = 1 << 18  # entries a block: small enough to stay in a core's cache
 
 

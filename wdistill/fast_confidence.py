@@ -46,9 +46,10 @@ def fixed(x, magic):
 
 @compiled
 def largest(row, first, last, least):
+    part = row[first:last]
     found = least
-    for j in range(first, last):
-        found = max(found, row[j])
+    for j in range(part.size):
+        found = part[j] if part[j] > found else found
     return found
 
 
@@ -87,8 +88,9 @@ def wide_probabilities(rows, bits, least, magic, want, top, second, best, check,
         check[i] = rough_sum(rows[i])
         if want:
             q = 0
+            line = rows[i]
             for j in range(k):
-                q += fixed(-(rows[i, j] * log(rows[i, j])), magic)
+                q += fixed(-(line[j] * log(line[j])), magic)
             spread[i] = q
 
 
@@ -97,46 +99,50 @@ def wide_logits(rows, bits, shift, mask, least, limit, magic, want, keys, powers
     """`keys` and `powers` are room for one row and one span; `second` comes out as a key."""
     n, k = rows.shape
     for i in range(n):
+        line = bits[i]
         for j in range(k):
-            keys[j] = bits[i, j] ^ ((bits[i, j] >> shift) & mask)
+            keys[j] = line[j] ^ ((line[j] >> shift) & mask)
         _, second[i], best[i] = top_two(keys, k, least)
         check[i] = rough_sum(rows[i])
         peak = rows[i, best[i]]
         s, q = 0, 0
         for start in range(0, k, SPAN):
-            size = min(SPAN, k - start)
+            span = rows[i, start : min(start + SPAN, k)]
+            size = span.size
             for j in range(size):
-                powers[j] = exp(rows[i, start + j] - peak)
+                powers[j] = exp(span[j] - peak)
             for j in range(size):
                 s += fixed(powers[j], magic)
             if want:
                 for j in range(size):
-                    q += fixed(powers[j] * min(peak - rows[i, start + j], limit), magic)
+                    q += fixed(powers[j] * min(peak - span[j], limit), magic)
         total[i], spread[i] = s, q
 
 
 @compiled
 def turn(rows, start, size, columns):
+    part = rows[start : start + size]
     for i in range(size):
-        for j in range(rows.shape[1]):
-            columns[j, i] = rows[start + i, j]
+        for j in range(part.shape[1]):
+            columns[j, i] = part[i, j]
 
 
 @compiled
-def rank_columns(columns, k, size, start, top, second, best):
+def rank_columns(columns, k, size, top, second, best):
     for i in range(size):
         one, two = columns[0, i], columns[1, i]
-        best[start + i] = 1 if two > one else 0
-        top[start + i] = two if two > one else one
-        second[start + i] = one if two > one else two
+        best[i] = 1 if two > one else 0
+        top[i] = two if two > one else one
+        second[i] = one if two > one else two
     for j in range(2, k):
+        line = columns[j]
         for i in range(size):
-            value, peak = columns[j, i], top[start + i]
+            value, peak = line[i], top[i]
             above = value > peak
             other = peak if above else value
-            second[start + i] = other if other > second[start + i] else second[start + i]
-            best[start + i] = j if above else best[start + i]
-            top[start + i] = value if above else peak
+            second[i] = other if other > second[i] else second[i]
+            best[i] = j if above else best[i]
+            top[i] = value if above else peak
 
 
 @compiled
@@ -144,38 +150,52 @@ def narrow_probabilities(rows, columns, zero, nan, magic, want, top, second, bes
     """`columns` is room for K columns of GROUP rows; a negative number makes its row's `check` NaN."""
     n, k = rows.shape
     for start in range(0, n, GROUP):
-        size = min(GROUP, n - start)
+        end = min(start + GROUP, n)
+        size = end - start
         turn(rows, start, size, columns)
-        rank_columns(columns, k, size, start, top, second, best)
+        rank_columns(columns, k, size, top[start:end], second[start:end], best[start:end])
+        checks = check[start:end]
         for i in range(size):
-            check[start + i] = zero
+            checks[i] = zero
         for j in range(k):
+            line = columns[j]
             for i in range(size):
-                check[start + i] += columns[j, i] if columns[j, i] >= zero else nan
+                checks[i] += line[i] if line[i] >= zero else nan
         if want:
+            spreads = spread[start:end]
             for i in range(size):
-                spread[start + i] = 0
+                spreads[i] = 0
             for j in range(k):
+                line = columns[j]
                 for i in range(size):
-                    spread[start + i] += fixed(-(columns[j, i] * log(columns[j, i])), magic)
+                    spreads[i] += fixed(-(line[i] * log(line[i])), magic)
 
 
 @compiled
 def narrow_logits(rows, columns, zero, limit, magic, want, top, second, best, check, total, spread):
     """`columns` has one column more than there are classes, for the powers."""
     n, k = rows.shape
+    powers = columns[k]
     for start in range(0, n, GROUP):
-        size = min(GROUP, n - start)
+        end = min(start + GROUP, n)
+        size = end - start
         turn(rows, start, size, columns)
-        rank_columns(columns, k, size, start, top, second, best)
+        rank_columns(columns, k, size, top[start:end], second[start:end], best[start:end])
+        checks, totals, spreads, peaks = check[start:end], total[start:end], spread[start:end], top[start:end]
         for i in range(size):
-            check[start + i], total[start + i], spread[start + i] = zero, 0, 0
+            checks[i] = zero
+        for i in range(size):
+            totals[i] = 0
+        for i in range(size):
+            spreads[i] = 0
         for j in range(k):
+            line = columns[j]
             for i in range(size):
-                check[start + i] += columns[j, i]
-                columns[k, i] = exp(columns[j, i] - top[start + i])
+                checks[i] += line[i]
             for i in range(size):
-                total[start + i] += fixed(columns[k, i], magic)
+                powers[i] = exp(line[i] - peaks[i])
+            for i in range(size):
+                totals[i] += fixed(powers[i], magic)
             if want:
                 for i in range(size):
-                    spread[start + i] += fixed(columns[k, i] * min(top[start + i] - columns[j, i], limit), magic)
+                    spreads[i] += fixed(powers[i] * min(peaks[i] - line[i], limit), magic)

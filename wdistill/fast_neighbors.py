@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from wdistill.threads import parallel
+from wdistill.threads import parallel, threads
 
 BUCKET = 2048  # queries a bucket, about
-LEAF = 24  # groups of at most so many queries are halved no further
+LEAF = 64  # groups of at most so many queries are halved no further
 DOUBTFUL = 6  # nor are groups with at most so many points in doubt
 DEPTH = 40  # nor those halved so often
+TASKS = 16  # pieces of work a thread, so that all end together
 
 compiled: Callable[..., Any] = njit(nogil=True, cache=True, error_model="numpy")
 
@@ -87,17 +88,16 @@ def settle(x, y, px, py, copies, values, size, rank, sure, reach, guess, distanc
 
 
 @compiled
-def screen(x0, x1, y0, y1, chosen, level, size, points, copies, values, rank, sure, reach, near, far, many, bases):
+def screen(x0, x1, y0, y1, lists, xs, ys, copies, level, size, values, rank, sure, reach, near, far, bases):
     """Sort the points listed for a box: surely in (added to its base), surely out, in doubt (listed for the next level).
 
     `near` and `far` bound the squared distance to any query in the box; rounding is monotone, so they hold in floating
     point too. No k-th neighbour lies beyond `reach`, and at most k points lie within `sure`. Returns the number of points in
     doubt, of neighbours still to be found among them, and both limits for this box.
     """
+    chosen, px, py, many = lists[level], xs[level], ys[level], copies[level]
     for i in range(size):
-        point = chosen[level, i]
-        x, y = points[0, point], points[1, point]
-        left, right, under, over = x0 - x, x - x1, y0 - y, y - y1
+        left, right, under, over = x0 - px[i], px[i] - x1, y0 - py[i], py[i] - y1
         dx = left if left > right else right
         dy = under if under > over else over
         dx = dx if dx > 0.0 else 0.0
@@ -106,25 +106,26 @@ def screen(x0, x1, y0, y1, chosen, level, size, points, copies, values, rank, su
         dx = right if left > right else left
         dy = over if under > over else under
         far[i] = dx * dx + dy * dy
-        many[i] = copies[point]
     _, _, reach, _ = narrow(far, many, size, rank, sure, reach, 0.5 * (sure + reach), 6)
     close, _, _, _ = narrow(near, many, size, rank + 1, sure, reach, 0.5 * (sure + reach), 6)
     sure = max(sure, close)
-    doubtful, settled = 0, 0
+    settled = 0
     for i in range(size):
         settled += many[i] if near[i] <= reach and far[i] <= sure else 0
     for column in range(bases.shape[1]):
         total = bases[level, column]
         if settled > 0:
             for i in range(size):
-                total += values[column, chosen[level, i]] if near[i] <= reach and far[i] <= sure else 0
+                total += values[column, chosen[i]] if near[i] <= reach and far[i] <= sure else 0
         bases[level + 1, column] = total
     if settled == rank:
         return 0, 0, sure, reach
+    kept, kept_x, kept_y, kept_copies = lists[level + 1], xs[level + 1], ys[level + 1], copies[level + 1]
+    doubtful = np.uint64(0)
     for i in range(size):
-        chosen[level + 1, doubtful] = chosen[level, i]
-        doubtful += 1 if near[i] <= reach and far[i] > sure else 0
-    return doubtful, rank - settled, sure, reach
+        kept[doubtful], kept_x[doubtful], kept_y[doubtful], kept_copies[doubtful] = chosen[i], px[i], py[i], many[i]
+        doubtful += np.uint64(near[i] <= reach and far[i] > sure)
+    return np.int64(doubtful), rank - settled, sure, reach
 
 
 @compiled
@@ -141,86 +142,85 @@ def halve(queries, first, last, axis, cut):
 
 
 @compiled
-def bucket(queries, points, copies, values, k, out):
-    """Sums of the k nearest points' values, for queries (x, y, row) that lie close together; reorders the queries."""
+def serve(queries, firsts, lasts, points, copies, values, k, out):
+    """Sums over the k nearest points, for buckets firsts[b] … lasts[b] of queries (x, y, row); reorders the queries."""
     m, columns = points.shape[1], values.shape[0]
-    chosen, bases = np.empty((DEPTH + 2, m + 1), np.uint32), np.zeros((DEPTH + 2, columns), np.int64)
-    near, far, many = np.empty(m), np.empty(m), np.empty(m, np.int64)
-    px, py, pc, pv = np.empty(m), np.empty(m), np.empty(m, np.int64), np.empty((columns, m), np.int64)
-    base, sums = np.zeros(columns, np.int64), np.empty(columns)
+    lists, many = np.empty((DEPTH + 2, m + 1), np.uint32), np.empty((DEPTH + 2, m + 1), np.int64)
+    xs, ys = np.empty((DEPTH + 2, m + 1)), np.empty((DEPTH + 2, m + 1))
+    bases, listed = np.zeros((DEPTH + 2, columns), np.int64), np.empty((columns, m), np.int64)
+    near, far, sums = np.empty(m), np.empty(m), np.empty(columns)
     todo = np.empty((DEPTH + 2, 5), np.int64)  # first and last query, level, length of the list above, rank
     limits = np.empty((DEPTH + 2, 2))  # sure and reach of the box above
+    found = np.empty(((lasts - firsts).max(), columns))  # one bucket's sums: written out together, or each store would stall
     for i in range(m):
-        chosen[0, i] = i
-    todo[0, 0], todo[0, 1], todo[0, 2], todo[0, 3], todo[0, 4] = 0, queries.shape[0], 0, m, k
-    limits[0, 0], limits[0, 1] = -1.0, np.inf
-    waiting = 1
-    while waiting > 0:
-        waiting -= 1
-        first, last, level = todo[waiting, 0], todo[waiting, 1], todo[waiting, 2]
-        x0, x1, y0, y1 = np.inf, -np.inf, np.inf, -np.inf
-        for i in range(first, last):
-            x, y = queries[i, 0], queries[i, 1]
-            x0 = x if x < x0 else x0
-            x1 = x if x > x1 else x1
-            y0 = y if y < y0 else y0
-            y1 = y if y > y1 else y1
-        sure, reach = limits[waiting, 0], limits[waiting, 1]
-        if level == 0:
-            reach = 0.0
-            for i in range(m):
-                dx = max(points[0, i] - x0, x1 - points[0, i])
-                dy = max(points[1, i] - y0, y1 - points[1, i])
-                reach = max(reach, dx * dx + dy * dy)
-        size, rank, sure, reach = screen(
-            x0,
-            x1,
-            y0,
-            y1,
-            chosen,
-            level,
-            todo[waiting, 3],
-            points,
-            copies,
-            values,
-            todo[waiting, 4],
-            sure,
-            reach,
-            near,
-            far,
-            many,
-            bases,
-        )
-        level += 1
-        same = x0 == x1 and y0 == y1
-        if not (same or rank == 0 or last - first <= LEAF or size <= DOUBTFUL or level > DEPTH):
-            if x1 - x0 >= y1 - y0:
-                middle = halve(queries, first, last, 0, x0 + 0.5 * (x1 - x0))
+        lists[0, i], xs[0, i], ys[0, i], many[0, i] = i, points[0, i], points[1, i], copies[i]
+    for b in range(firsts.size):
+        todo[0, 0], todo[0, 1], todo[0, 2], todo[0, 3], todo[0, 4] = firsts[b], lasts[b], 0, m, k
+        limits[0, 0], limits[0, 1] = -1.0, np.inf
+        waiting = 1
+        while waiting > 0:
+            waiting -= 1
+            first, last, level = todo[waiting, 0], todo[waiting, 1], todo[waiting, 2]
+            size, rank, sure, reach = todo[waiting, 3], todo[waiting, 4], limits[waiting, 0], limits[waiting, 1]
+            x0, x1, y0, y1 = box(queries[first:last])
+            if level == 0:
+                reach = farthest(points, x0, x1, y0, y1)
+            size, rank, sure, reach = screen(
+                x0, x1, y0, y1, lists, xs, ys, many, level, size, values, rank, sure, reach, near, far, bases
+            )
+            level += 1
+            same = x0 == x1 and y0 == y1
+            if same or rank == 0 or last - first <= LEAF or size <= DOUBTFUL or level > DEPTH:
+                chosen, px, py, pc, base = lists[level], xs[level], ys[level], many[level], bases[level]
+                for column in range(columns):
+                    sums[column] = base[column]
+                    for i in range(size):
+                        listed[column, i] = values[column, chosen[i]]
+                guess = 0.5 * (sure + reach)
+                for i in range(first, last):
+                    x, y, own = queries[i, 0], queries[i, 1], found[i - firsts[b]]
+                    if rank > 0 and (i == first or not same):
+                        guess = settle(x, y, px, py, pc, listed, size, rank, sure, reach, guess, near, base, sums)
+                    for column in range(columns):
+                        own[column] = sums[column]
             else:
-                middle = halve(queries, first, last, 1, y0 + 0.5 * (y1 - y0))
-            for side in range(2):
-                todo[waiting, 0] = first if side == 0 else middle
-                todo[waiting, 1] = middle if side == 0 else last
-                todo[waiting, 2], todo[waiting, 3], todo[waiting, 4] = level, size, rank
-                limits[waiting, 0], limits[waiting, 1] = sure, reach
-                waiting += 1
-            continue
-        for column in range(columns):
-            base[column] = bases[level, column]
-            sums[column] = base[column]
-            for i in range(size):
-                pv[column, i] = values[column, chosen[level, i]]
-        for i in range(size):
-            px[i], py[i], pc[i] = points[0, chosen[level, i]], points[1, chosen[level, i]], copies[chosen[level, i]]
-        guess = 0.5 * (sure + reach)
-        for i in range(first, last):
-            if rank > 0 and (i == first or not same):
-                guess = settle(
-                    queries[i, 0], queries[i, 1], px, py, pc, pv, size, rank, sure, reach, guess, near, base, sums
-                )
+                if x1 - x0 >= y1 - y0:
+                    middle = halve(queries, first, last, 0, x0 + 0.5 * (x1 - x0))
+                else:
+                    middle = halve(queries, first, last, 1, y0 + 0.5 * (y1 - y0))
+                for start, stop in ((first, middle), (middle, last)):
+                    todo[waiting, 0], todo[waiting, 1], todo[waiting, 2] = start, stop, level
+                    todo[waiting, 3], todo[waiting, 4] = size, rank
+                    limits[waiting, 0], limits[waiting, 1] = sure, reach
+                    waiting += 1
+        for i in range(firsts[b], lasts[b]):
             row = np.int64(queries[i, 2])
             for column in range(columns):
-                out[row, column] = sums[column]
+                out[row, column] = found[i - firsts[b], column]
+
+
+@compiled
+def box(queries):
+    """Lowest and highest x, lowest and highest y."""
+    x0, x1, y0, y1 = np.inf, -np.inf, np.inf, -np.inf
+    for i in range(queries.shape[0]):
+        x, y = queries[i, 0], queries[i, 1]
+        x0 = x if x < x0 else x0
+        x1 = x if x > x1 else x1
+        y0 = y if y < y0 else y0
+        y1 = y if y > y1 else y1
+    return x0, x1, y0, y1
+
+
+@compiled
+def farthest(points, x0, x1, y0, y1):
+    """The squared distance from a box to the farthest point, measured from its farthest corner."""
+    reach = 0.0
+    for i in range(points.shape[1]):
+        dx = max(points[0, i] - x0, x1 - points[0, i])
+        dy = max(points[1, i] - y0, y1 - points[1, i])
+        reach = max(reach, dx * dx + dy * dy)
+    return reach
 
 
 @compiled
@@ -261,10 +261,11 @@ def neighbor_sums(queries: np.ndarray, points: np.ndarray, copies: np.ndarray, v
     parallel(lambda part: scatter(queries[part], codes[part], part.start, places[part.start // step], packed), n, step)
     out = np.empty((n, len(values)))
     largest_first = np.argsort(-totals, kind="stable")[: np.count_nonzero(totals)]
+    tasks = min(len(largest_first), TASKS * threads())
 
     def work(part: slice) -> None:
-        for which in largest_first[part]:
-            bucket(packed[ends[which] - totals[which] : ends[which]], points, copies, values, k, out)
+        own = largest_first[part.start :: tasks]
+        serve(packed, ends[own] - totals[own], ends[own], points, copies, values, k, out)
 
-    parallel(work, len(largest_first), 1)
+    parallel(work, tasks, 1)
     return out

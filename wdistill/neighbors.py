@@ -11,9 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from wdistill.threads import parallel
+
 Floats = NDArray[np.float64]
 
-SMALL = 1 << 24  # queries × points up to which plain NumPy is fast enough
+SMALL = 1 << 23  # queries × points up to which plain NumPy is fast enough not to load compiled code
+ROWS = 1 << 14  # rows scaled at once
 BLOCK = 1 << 20  # distances held at once by the NumPy half
 
 
@@ -37,11 +40,15 @@ class Neighbors:
             from wdistill.fast_neighbors import neighbor_sums
 
             sums = neighbor_sums(queries, self.points, self.copies, self.values, self.k)
-        means = np.zeros((len(queries), self.response[-1] + 1))
-        for column, (response, unit) in enumerate(zip(self.response, self.units, strict=True)):
-            means[:, response] += sums[:, column] * unit
-        means /= self.k
-        return means
+        means = np.zeros((self.response[-1] + 1, len(queries)))
+
+        def scale(part: slice) -> None:
+            for column, (response, unit) in enumerate(zip(self.response, self.units, strict=True)):
+                means[response, part] += sums[part, column] * unit
+            means[:, part] /= self.k
+
+        parallel(scale, len(queries), ROWS)
+        return means.T
 
 
 def neighbors(points: Floats, responses: Floats, k: int) -> Neighbors:
@@ -77,15 +84,14 @@ def _sums_numpy(queries: Floats, prepared: Neighbors) -> Floats:
     """Plain brute force over blocks of queries; `fast_neighbors.neighbor_sums` gives the same bits."""
     (x, y), copies, k = prepared.points, prepared.copies, prepared.k
     values = prepared.values.T.astype(np.float64)
+    each = np.repeat(np.arange(len(copies)), copies)  # a column for every copy
     sums = np.empty((len(queries), values.shape[1]))
-    step = max(1, BLOCK // len(copies))
+    step = max(1, BLOCK // len(each))
     for first in range(0, len(queries), step):
         part = queries[first : first + step]
         dx, dy = x - part[:, :1], y - part[:, 1:]
         distances = dx * dx + dy * dy
-        order = np.argsort(distances, axis=1)
-        kth = np.argmax(np.cumsum(copies[order], axis=1) >= k, axis=1)
-        limit = np.take_along_axis(distances, np.take_along_axis(order, kth[:, None], axis=1), axis=1)
+        limit = np.partition(distances[:, each] if len(each) > len(copies) else distances, k - 1, axis=1)[:, k - 1 : k]
         inside, tied = distances < limit, distances == limit
         left, many = k - inside @ copies, tied @ copies
         whole = left == many

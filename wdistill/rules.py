@@ -23,6 +23,7 @@ from wdistill.elementary import exp64
 from wdistill.errors import ConfigError, InputError
 from wdistill.evidence import Evidence, Rows, Scores
 from wdistill.neighbors import Neighbors, neighbors
+from wdistill.threads import parallel
 from wdistill.weighting import (
     LOSS_FLOOR,
     cross_entropy,
@@ -31,12 +32,14 @@ from wdistill.weighting import (
     effective_sample_size,
     log_probabilities,
     neighbors_of,
+    probabilities,
     truth_loss,
 )
 
 Targets = Literal["soft", "hard"]
 Estimate = Literal["paper", "conditional", "ratio"]
 P = ParamSpec("P")
+BLOCK = 1 << 16  # predictions whose losses are computed at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,10 +162,17 @@ def debiased(
     else:
         given = known
     wrong = teacher.best != labels
-    log_student = log_probabilities(evidence.validation_student, evidence.kind, evidence.renormalize)
-    distributions = known.probabilities("teacher").astype(np.float64)
-    hard = targets == "hard"
-    target_loss = truth_loss(teacher.best, log_student) if hard else cross_entropy(distributions, log_student)
+    losses, certainty = np.empty((2, len(labels))), np.empty(len(labels))
+
+    def work(part: slice) -> None:
+        log_student = log_probabilities(evidence.validation_student[part], evidence.kind, evidence.renormalize)
+        distributions = probabilities(evidence.validation_teacher[part], evidence.kind, evidence.renormalize)
+        losses[0, part] = truth_loss(labels[part], log_student)
+        hard = targets == "hard"
+        losses[1, part] = truth_loss(teacher.best[part], log_student) if hard else cross_entropy(distributions, log_student)
+        certainty[part] = distributions.max(axis=1)
+
+    parallel(work, len(labels), max(1, BLOCK // evidence.validation_teacher.shape[1]))
     fitted = Debiased(
         confidence=confidence,
         targets=targets,
@@ -170,10 +180,10 @@ def debiased(
         k=k,
         points=np.stack([given.confidence("teacher", confidence), given.confidence("student", confidence)], axis=1),
         wrong=wrong,
-        truth_loss=truth_loss(labels, log_student),
-        target_loss=target_loss,
+        truth_loss=losses[0],
+        target_loss=losses[1],
         margins=teacher.margin,
-        certainty=distributions.max(axis=1),
+        certainty=certainty,
     )
     _warn_about(fitted, evidence, student.best)
     return fitted
@@ -219,17 +229,25 @@ class Debiased:
     def estimates(self, queries: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
         """Weights, error, distortion (n,) at points (n, 2) of the plane, and where the weight was clipped to 1."""
         means = self.neighbors.means(queries)
+        weights, seen, clipped = np.empty(len(queries)), np.empty(len(queries)), np.empty(len(queries), bool)
+
+        def work(part: slice) -> None:
+            weights[part], seen[part], clipped[part] = self._weights(means[part])
+
+        parallel(work, len(queries), BLOCK)
+        return weights, means[:, 0], seen, clipped
+
+    def _weights(self, means: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """Weights, distortion, and where clipped, from mean responses (n, R)."""
         error = means[:, 0]
         if self.estimate == "ratio":
             truth, target = means[:, 1], means[:, 2]
-            seen = target / truth
-            weights = np.minimum(1.0, truth / np.maximum(target, np.finfo(np.float64).tiny))
-            return weights, error, seen, seen < 1
+            return truth / np.maximum(target, truth), target / truth, target < truth
         if self.estimate == "conditional":  # D: the mean over the wrong neighbours
             seen = np.divide(means[:, 1], error, out=np.ones_like(error), where=error > 0)
         else:  # d̂ = mean over all neighbours, the right ones counting 1
             seen = 1.0 + (means[:, 1] - error)
-        return debiasing_weight(error, seen), error, seen, (error > 0) & (seen < 1)
+        return debiasing_weight(error, seen), seen, (error > 0) & (seen < 1)
 
     def weigh_rows(self, rows: Rows) -> Weighed:
         checks.same_length({"teacher": len(rows.need("teacher")), "student": len(rows.need("student"))})
@@ -413,5 +431,5 @@ def _warn_about(fitted: Debiased, evidence: Evidence, student_best: NDArray[np.i
 
 
 def _look_like_probabilities(values: NDArray[Any]) -> bool:
-    wide = values.astype(np.float64)
+    wide = values[:1000].astype(np.float64)
     return bool((wide >= 0).all() and (wide <= 1).all() and np.allclose(wide.sum(axis=1), 1, atol=1e-2))
