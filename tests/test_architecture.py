@@ -103,8 +103,11 @@ def test_nothing_is_unpickled() -> None:
         assert "import pickle" not in text and "allow_pickle=True" not in text and "eval(" not in text, path
 
 
+HEAVY = ("torch", "numba", "pyarrow", "matplotlib", "scipy", "rich")
+
+
 def test_import_needs_no_heavy_library() -> None:
-    code = "import sys, wdistill; print([m for m in ('torch', 'numba', 'pyarrow', 'matplotlib', 'scipy', 'rich') if m in sys.modules])"
+    code = f"import sys, wdistill; print([m for m in {HEAVY} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
@@ -113,7 +116,7 @@ def test_help_needs_no_heavy_library() -> None:
         "import sys, wdistill.cli as c\n"
         "try: c.main(['weigh', '--help'])\n"
         "except SystemExit: pass\n"
-        "print([m for m in ('torch', 'numba', 'pyarrow', 'matplotlib', 'scipy', 'rich') if m in sys.modules])"
+        f"print([m for m in {HEAVY} if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip().endswith("[]")

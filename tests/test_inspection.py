@@ -39,6 +39,7 @@ def fitted(m: int = 60, seed: int = 0) -> Debiased:
         targets="soft",
         estimate="paper",
         k=3,
+        classes=3,
         points=np.stack([margins, random.random(m)], axis=1),
         wrong=random.random(m) > margins,
         truth_loss=random.random(m) + 0.1,

@@ -111,7 +111,6 @@ def test_saving_replaces_and_leaves_nothing_else(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["rule.npz"]
 
 
-@pytest.mark.xfail(strict=True, reason="the message lacks what was expected and what to do")
 @pytest.mark.parametrize("name", ["missing", "folder"])
 def test_what_cannot_be_read_is_named(tmp_path, name):
     (tmp_path / "folder").mkdir()
@@ -196,7 +195,6 @@ def test_truncated_files_are_refused(name):
     assert {cut: fault for cut, fault in faults.items() if fault} == {}
 
 
-@pytest.mark.xfail(strict=True, reason="zipfile's NotImplementedError and RuntimeError escape")
 @pytest.mark.parametrize("name", ["debiased", "fidelity"])
 def test_flipped_bits_are_seen_or_harmless(name):
     fitted = RULES[name].fit(EVIDENCE)

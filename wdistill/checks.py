@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from wdistill.errors import ConfigError, InputError, WdistillWarning
 
 KINDS = ("probabilities", "logits", "logprobs")
+LEAST_SUM = 1e-3  # of a row of probabilities that may be scaled to sum to 1
 _TOLERANCE = {"float64": 1e-8, "float32": 1e-5, "float16": 5e-3, "bfloat16": 4e-2}
 
 
@@ -52,7 +53,12 @@ def array(values: Any, name: str) -> NDArray[Any]:
                 remedy="drop or fill the masked rows first",
             )
         return np.asarray(values.data)
-    found = np.asarray(values)
+    try:
+        found = np.asarray(values)
+    except ValueError as error:
+        raise InputError(
+            "not an array", where=name, found=str(error), expected="rows of equal length", remedy="pass a NumPy array"
+        ) from None
     if found.dtype == object:
         nulls = int(sum(item is None for item in found.ravel()))
         raise InputError(
@@ -104,7 +110,7 @@ def doubtful_rows(top: NDArray[Any], check: NDArray[Any], kind: str, allowed: fl
     if kind == "logits":
         return np.asarray(~np.isfinite(check))
     largest = allowed if kind == "logprobs" else 1 + allowed
-    fine = (top <= largest) & (check > 0) & np.isfinite(check) & ((top > 0) | (kind == "logprobs"))
+    fine = (top <= largest) & (check >= LEAST_SUM) & np.isfinite(check) & ((top > 0) | (kind == "logprobs"))
     if not renormalize:
         fine &= np.abs(check - 1) <= allowed / 2
     return np.asarray(~fine)
@@ -133,7 +139,7 @@ def rows(
     wide = values.astype(np.float64)
     _range(wide, which, kind, allowed, name)
     sums = (wide if kind == "probabilities" else np.exp(wide)).sum(axis=1)
-    off = sums <= 0 if renormalize else np.abs(sums - 1) > allowed
+    off = sums < LEAST_SUM if renormalize else np.abs(sums - 1) > allowed
     if off.any():
         worst = int(np.argmax(np.abs(sums - 1)))
         raise _bad_rows(
@@ -141,7 +147,7 @@ def rows(
             name,
             which[off],
             found=f"sums off by up to {abs(sums[worst] - 1):.3g} (row {which[worst]}: {sums[worst]:.8g})",
-            expected=f"1 within {allowed:.1g}",
+            expected=f"at least {LEAST_SUM}, to be scaled to 1" if renormalize else f"1 within {allowed:.1g}",
             remedy="pass all classes, or let the rows be scaled: renormalize=True (--renormalize)",
         )
     return values
@@ -173,28 +179,44 @@ def _bad_rows(what: str, name: str, which: NDArray[np.intp], *, found: str, expe
     return InputError(what, where=name, found=found, expected=expected, remedy=remedy, rows=which[:5].tolist())
 
 
+def no_rows(name: str) -> InputError:
+    return InputError(
+        "no unlabeled rows",
+        where=name,
+        found="0 rows",
+        expected="at least 1 row to weigh",
+        remedy="pass the rows that the teacher labeled",
+    )
+
+
 def labels(
-    values: Any, classes: int, name: str, names: Sequence[str] | None = None, soft: bool = False
+    values: Any, classes: int | None, name: str, names: Sequence[str] | None = None, soft: bool = False
 ) -> NDArray[np.int64]:
     """True classes (m,) as whole numbers 0 … K − 1, from numbers, class names or (if `soft`) distributions."""
     found = array(values, name)
     if found.ndim == 2:
         return _soft_labels(found, classes, name, soft)
     if found.ndim != 1:
-        raise InputError("labels are not a vector", where=name, found=f"shape {found.shape}", expected="(rows,)")
+        raise InputError(
+            "labels are not a vector",
+            where=name,
+            found=f"shape {found.shape}",
+            expected="(rows,)",
+            remedy="pass one class number for every row",
+        )
     if found.dtype.kind in "US":
         return _named_labels(found.astype(str), name, names)
     if found.dtype.kind == "f" and np.isfinite(found).all() and (found == np.rint(found)).all():
-        found = found.astype(np.int64)
+        found = np.clip(found.astype(np.float64), -(2**53), 2**53).astype(np.int64)
     if found.dtype.kind not in "iu":
         raise InputError(
             "labels are not whole numbers",
             where=name,
             found=f"dtype {found.dtype}, beginning {found[:5].tolist()}",
-            expected=f"class numbers 0 … {classes - 1}",
+            expected="class numbers" + (f" 0 … {classes - 1}" if classes else ""),
             remedy="map the labels to class numbers, or pass strings with their class list",
         )
-    outside = (found < 0) | (found >= classes)
+    outside = (found < 0) | (found >= (np.inf if classes is None else classes))
     if outside.any():
         kinds, counts = np.unique(found[outside], return_counts=True)
         shown = ", ".join(f"{kind} ({count}×)" for kind, count in zip(kinds[:5], counts[:5], strict=True))
@@ -203,7 +225,9 @@ def labels(
             "labels out of range",
             where=name,
             found=f"{int(outside.sum())} of {len(found)}: {shown}",
-            expected=f"0 … {classes - 1}, since the predictions have {classes} classes",
+            expected="none below 0"
+            if classes is None
+            else f"0 … {classes - 1}, since the predictions have {classes} classes",
             remedy="subtract 1: these labels count from 1"
             if from_one
             else "drop rows without a label (−1 and −100 often stand for that)",
@@ -211,12 +235,12 @@ def labels(
     return np.asarray(found, np.int64)
 
 
-def _soft_labels(values: NDArray[Any], classes: int, name: str, soft: bool) -> NDArray[np.int64]:
-    if not soft:
+def _soft_labels(values: NDArray[Any], classes: int | None, name: str, soft: bool) -> NDArray[np.int64]:
+    if not soft or values.dtype.kind not in "biuf":
         raise InputError(
             "labels are a matrix",
             where=name,
-            found=f"shape {values.shape}",
+            found=f"shape {values.shape}, dtype {values.dtype}",
             expected="one class number a row",
             remedy="if the rows are one-hot or distributions, say so: soft_labels=True (--soft-labels)",
         )
@@ -229,7 +253,13 @@ def _soft_labels(values: NDArray[Any], classes: int, name: str, soft: bool) -> N
             remedy="give a column of labels to every class",
         )
     if not np.isfinite(values).all():
-        raise InputError("NaN or infinite labels", where=name, found=f"{int((~np.isfinite(values)).sum())} such entries")
+        raise InputError(
+            "NaN or infinite labels",
+            where=name,
+            found=f"{int((~np.isfinite(values)).sum())} such entries",
+            expected="finite numbers",
+            remedy="mend or drop these rows",
+        )
     unclear = np.flatnonzero((values == values.max(axis=1, keepdims=True)).sum(axis=1) > 1)
     if len(unclear):
         raise _bad_rows(
@@ -319,14 +349,14 @@ def scores(values: Any, name: str) -> NDArray[np.float64]:
             expected="(rows,) numbers",
             remedy="a confidence function maps (rows, classes) to (rows,)",
         )
-    bad = np.flatnonzero(~np.isfinite(found))
+    bad = np.flatnonzero(~(np.abs(found.astype(np.float64)) <= 1e150))
     if len(bad):
         raise _bad_rows(
-            "NaN or infinite scores",
+            "NaN, infinite or huge scores",
             name,
             bad,
-            found=f"{len(bad)}",
-            expected="finite numbers",
+            found="such scores",
+            expected="finite numbers up to 1e150",
             remedy="mend the scores",
         )
     return found.astype(np.float64)

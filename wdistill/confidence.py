@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from wdistill import checks
 from wdistill.elementary import exp32, exp64, log32, log64
+from wdistill.errors import InputError
 from wdistill.threads import parallel
 
 Kind = Literal["probabilities", "logits", "logprobs"]
@@ -25,7 +26,8 @@ Floats = NDArray[np.float64]
 Confidence = Callable[[NDArray[np.floating]], Floats]
 
 SMALL = 1 << 22  # entries up to which plain NumPy is fast enough not to load compiled code
-BLOCK = 1 << 18  # entries a block: small enough to stay in a core's cache
+FAULTS = 1000  # faulty rows a block that an error counts
+BLOCK = 1 << 20  # entries a block: enough to outweigh the calls around it, and several for every thread
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def scan(
     best, top_gap = np.empty(n, np.int32), np.empty(n)
     entropies = np.empty(n) if entropy else None
     compiled = values.size > SMALL
-    corrections = [0.0]
+    corrections, faulty = [0.0], list[tuple[NDArray[Any], NDArray[np.intp]]]()
 
     def work(part: slice) -> None:
         rows = checks.widened(values[part])
@@ -94,7 +96,11 @@ def scan(
         doubtful = checks.doubtful_rows(raw.top, sums, kind, allowed, renormalize)
         if doubtful.any():
             which = np.flatnonzero(doubtful)
-            clean = checks.rows(rows[which], which + part.start, kind, allowed, half, name, renormalize)
+            try:
+                clean = checks.rows(rows[which], which + part.start, kind, allowed, half, name, renormalize)
+            except InputError:
+                faulty.append((rows[which[:FAULTS]], which[:FAULTS] + part.start))
+                return
             for field, again in zip(vars(raw).values(), vars(_scan_numpy(clean, kind, entropy)).values(), strict=True):
                 field[which] = again
         scale = _row_sums(rows) if renormalize and kind == "probabilities" else None
@@ -105,7 +111,12 @@ def scan(
         if entropies is not None:
             entropies[part] = _entropy(raw, kind, k, scale)
 
-    parallel(work, n, max(1, BLOCK // k))
+    with np.errstate(over="ignore"):
+        parallel(work, n, max(1, BLOCK // k))
+    if faulty:  # once more with the faulty rows of all blocks, so that the error counts them all
+        faulty.sort(key=lambda found: int(found[1][0]))
+        bad, which = (np.concatenate(found) for found in zip(*faulty, strict=True))
+        checks.rows(bad, which, kind, allowed, half, name, renormalize)
     return Scan(best, top_gap, entropies, max(corrections))
 
 
@@ -132,7 +143,7 @@ def _margin(raw: _Raw, kind: Kind, k: int, scale: Floats | None) -> Floats:
 def _entropy(raw: _Raw, kind: Kind, k: int, scale: Floats | None) -> Floats:
     spread = np.asarray(raw.spread * quantum(k)[1], np.float64)
     if kind == "probabilities" and scale is None:
-        return spread
+        return np.maximum(spread, 0.0)  # a probability just above 1, within tolerance, would bring it below
     total = np.asarray(raw.total * quantum(k)[1], np.float64) if scale is None else scale
     return np.asarray(log64(total) + spread / total)
 

@@ -1,7 +1,8 @@
 """exp and log from additions and multiplications alone, so that NumPy and compiled code give the same bits everywhere.
 
 Each function works on an array as it stands and, compiled by numba, on one number: one definition for both.
-Relative error: at most 2e-7 in float32 and 4e-16 in float64 (against mpmath in the tests).
+Relative error, tested: log32 2e-7, exp64 and log64 4e-16, exp32 2e-7 + 1e-7·|x|: one product reduces x, and where that
+shows, exp(x) is small and adds nothing to a sum that holds exp(0).
 """
 
 from __future__ import annotations
@@ -15,18 +16,16 @@ f32, f64, i32, i64 = np.float32, np.float64, np.int32, np.int64
 
 def exp32(x: Any) -> Any:
     """exp(x) for float32 x <= 0; below -87 it stays at exp(-87)."""
-    x = np.maximum(x, f32(-87.0))
-    power = i32(x * f32(1.4426950408889634) - f32(0.5))  # towards zero, so the nearest whole number for x <= 0
-    whole = f32(power)
-    r = (x - whole * f32(0.693359375)) - whole * f32(-2.1219444005469057e-4)
-    y = f32(0.0013836835233746268)  # minimax on |r| <= ln 2 / 2
-    y = y * r + f32(0.008374824054802835)
-    y = y * r + f32(0.04166822619846255)
-    y = y * r + f32(0.16666420072056384)
-    y = y * r + f32(0.4999999207504798)
+    t = np.maximum(x, f32(-87.0)) * f32(1.4426950408889634)
+    power = i32(t - f32(0.5))  # towards zero, so the nearest whole number for t <= 0
+    r = t - f32(power)
+    y = f32(0.0013264713434516643)  # 2^r, minimax on |r| <= 1/2
+    y = y * r + f32(0.009671523280101312)
+    y = y * r + f32(0.05550733872325352)
+    y = y * r + f32(0.24022241922916296)
+    y = y * r + f32(0.6931469774775206)
     y = y * r + f32(1.0)
-    y = y * r + f32(1.0)
-    return y * i32((power + i32(127)) << i32(23)).view(f32)
+    return i32(f32(y).view(i32) + (power << i32(23))).view(f32)
 
 
 def exp64(x: Any) -> Any:

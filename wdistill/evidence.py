@@ -48,6 +48,9 @@ class Evidence:
 
     def __post_init__(self) -> None:
         checks.kind(self.kind)
+        for name in ("validation_labels", "validation_teacher", "validation_student"):
+            if getattr(self, name) is None:
+                raise InputError("it is missing", where=name, found="None", expected="an array", remedy="pass it")
         predictions = ("validation_teacher", "validation_student", "teacher", "student", "labeled_teacher")
         arrays = {name: checks.matrix(getattr(self, name), name) for name in predictions if getattr(self, name) is not None}
         k = checks.same_classes({name: values.shape[1] for name, values in arrays.items()})
@@ -70,9 +73,7 @@ class Evidence:
         given = {name: getattr(self, name) for name in ("teacher", "student", "truth")}
         lengths = {name: len(values) for name, values in given.items() if values is not None}
         if lengths and checks.same_length(lengths) == 0:
-            raise InputError(
-                "no unlabeled rows", where=next(iter(lengths)), found="0 rows", expected="at least 1 row to weigh"
-            )
+            raise checks.no_rows(next(iter(lengths)))
 
     @property
     def rows(self) -> Rows:
@@ -98,9 +99,28 @@ class Rows:
     prefix: str = field(default="", kw_only=True)  # of the arrays' names in messages
     _scans: dict[str, Scan] = field(default_factory=dict, init=False, repr=False)
 
-    def __len__(self) -> int:
+    def __post_init__(self) -> None:
+        for name in ("teacher", "student"):
+            values = getattr(self, name)
+            if values is not None and not isinstance(values, Scan):
+                values = checks.array(values, self.prefix + name)
+                check = checks.scores if values.ndim == 1 else checks.matrix
+                object.__setattr__(self, name, check(values, self.prefix + name))
+        if self.truth is not None:
+            object.__setattr__(self, "truth", checks.labels(self.truth, self.classes, self.prefix + "truth"))
         lengths = {name: len(getattr(self, name)) for name in ("teacher", "student", "truth") if self.given(name)}
-        return checks.same_length(lengths) if lengths else 0
+        if lengths:
+            checks.same_length(lengths)
+
+    def __len__(self) -> int:
+        return next((len(getattr(self, name)) for name in ("teacher", "student", "truth") if self.given(name)), 0)
+
+    @property
+    def classes(self) -> int | None:
+        """The number of classes, where predictions tell."""
+        given = {name: getattr(self, name) for name in ("teacher", "student")}
+        sizes = {name: values.shape[1] for name, values in given.items() if getattr(values, "ndim", 1) == 2}
+        return checks.same_classes(sizes) if sizes else None
 
     def given(self, name: str) -> bool:
         return getattr(self, name) is not None
@@ -109,8 +129,13 @@ class Rows:
         """What was given under that name; its absence is an error."""
         values: NDArray[Any] | Scan | None = getattr(self, name)
         if values is None:
-            remedy = "pass it to Evidence, or to weigh() of the fitted rule"
-            raise InputError("this rule needs it and it is missing", where=name, found="nothing", remedy=remedy)
+            raise InputError(
+                "this rule needs it and it is missing",
+                where=name,
+                found="nothing",
+                expected="an array with one row for every unlabeled row",
+                remedy="pass it to Evidence, or to weigh() of the fitted rule",
+            )
         return values
 
     def scan(self, name: str, *, entropy: bool = False) -> Scan:
@@ -138,25 +163,44 @@ class Rows:
     def confidence(self, name: str, measure: Confidence | Scores) -> Floats:
         """Confidence (n,) of the predictions of that name."""
         values = self.need(name)
-        if not isinstance(values, Scan) and np.ndim(values) == 1:
-            return checks.scores(values, self.prefix + name)
+        if isinstance(measure, Scores):
+            return self._scores(name, measure)
+        if not isinstance(values, Scan) and values.ndim == 1:
+            raise InputError(
+                "scores instead of predictions",
+                where=self.prefix + name,
+                found=f"shape {values.shape}",
+                expected="(rows, classes) predictions",
+                remedy="pass predictions, or fit the rule on Scores",
+            )
         if measure is margin:
             return self.scan(name).margin
         if measure is entropy:
             found = self.scan(name, entropy=True).entropy
             assert found is not None
             return found
-        if isinstance(measure, Scores):
-            raise InputError(
-                "predictions instead of scores",
-                where=name,
-                found=f"{len(values)} rows of predictions",
-                expected="(n,) scores, since the rule was fitted on scores",
-                remedy="pass the scores of these rows, or fit the rule with a confidence function",
-            )
         scores = checks.scores(measure(self.probabilities(name)), f"confidence of {self.prefix}{name}")
         checks.same_length({name: len(values), "its confidence": len(scores)})
         return scores
+
+    def tied(self, name: str) -> int:
+        """Rows whose two largest classes are equal; 0 where only scores are known."""
+        values = self.need(name)
+        return int(np.count_nonzero(self.scan(name).margin == 0)) if isinstance(values, Scan) or values.ndim == 2 else 0
+
+    def _scores(self, name: str, scores: Scores) -> Floats:
+        """Scores given in place of predictions, or those that came with the validation rows' for all these rows."""
+        values: Any = self.need(name)
+        own = values if getattr(values, "ndim", 2) == 1 else getattr(scores, name)
+        if own is None or len(own) != len(values):
+            raise InputError(
+                "predictions instead of scores",
+                where=self.prefix + name,
+                found=f"{len(values)} rows of predictions",
+                expected="(rows,) scores, since the rule was fitted on scores",
+                remedy="pass the scores of these rows, or fit the rule with a confidence function",
+            )
+        return checks.scores(own, self.prefix + name)
 
     def probabilities(self, name: str) -> NDArray[np.floating]:
         """The predictions as probabilities, checked, whatever kind they came as."""

@@ -45,8 +45,8 @@ def fixed(x, magic):
 
 
 @compiled
-def largest(row, first, last, least):
-    part = row[first:last]
+def largest(keys, first, last, least):
+    part = keys[first:last]
     found = least
     for j in range(part.size):
         found = part[j] if part[j] > found else found
@@ -96,27 +96,32 @@ def wide_probabilities(rows, bits, least, magic, want, top, second, best, check,
 
 @compiled
 def wide_logits(rows, bits, shift, mask, least, limit, magic, want, keys, powers, best, second, check, total, spread):
-    """`keys` and `powers` are room for one row and one span; `second` comes out as a key."""
+    """`keys` and `powers` are room for one row and one span; `second` comes out as a key.
+
+    The key of a number is its bits with the order of negative numbers turned round, and −0.0 made 0.0.
+    """
     n, k = rows.shape
+    zero = mask ^ mask
     for i in range(n):
         line = bits[i]
         for j in range(k):
-            keys[j] = line[j] ^ ((line[j] >> shift) & mask)
+            key = line[j] ^ ((line[j] >> shift) & mask)
+            keys[j] = zero if key == -1 else key
         _, second[i], best[i] = top_two(keys, k, least)
         check[i] = rough_sum(rows[i])
         peak = rows[i, best[i]]
-        s, q = 0, 0
+        s, q = np.int64(0), np.int64(0)
         for start in range(0, k, SPAN):
             span = rows[i, start : min(start + SPAN, k)]
             size = span.size
             for j in range(size):
                 powers[j] = exp(span[j] - peak)
             for j in range(size):
-                s += fixed(powers[j], magic)
+                s += np.float64(np.float64(powers[j]) + magic).view(np.int64)
             if want:
                 for j in range(size):
                     q += fixed(powers[j] * min(peak - span[j], limit), magic)
-        total[i], spread[i] = s, q
+        total[i], spread[i] = s - k * np.float64(magic).view(np.int64), q  # `fixed`, its constant taken off at the end
 
 
 @compiled

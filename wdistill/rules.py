@@ -115,7 +115,7 @@ def weigh(
     checks.kind(kind)
     rows = Rows(teacher, student, truth, kind=kind, renormalize=renormalize, tolerance=tolerance)
     if len(rows) == 0:
-        raise InputError("no unlabeled rows", where="teacher", found="0 rows", expected="at least 1 row to weigh")
+        raise checks.no_rows("teacher")
     return fitted.weigh_rows(rows)
 
 
@@ -178,6 +178,7 @@ def debiased(
         targets=targets,
         estimate=estimate,
         k=k,
+        classes=evidence.validation_teacher.shape[1],
         points=np.stack([given.confidence("teacher", confidence), given.confidence("student", confidence)], axis=1),
         wrong=wrong,
         truth_loss=losses[0],
@@ -197,6 +198,7 @@ class Debiased:
     targets: str
     estimate: str
     k: int
+    classes: int
     points: Floats  # (m, 2) teacher's and student's confidence
     wrong: NDArray[np.bool_]  # (m,) the teacher's argmax is not the label
     truth_loss: Floats  # (m,) the student's loss on the label
@@ -250,7 +252,8 @@ class Debiased:
         return debiasing_weight(error, seen), seen, (error > 0) & (seen < 1)
 
     def weigh_rows(self, rows: Rows) -> Weighed:
-        checks.same_length({"teacher": len(rows.need("teacher")), "student": len(rows.need("student"))})
+        if rows.classes is not None:
+            checks.same_classes({"validation_teacher": self.classes, "teacher": rows.classes})
         teacher, student = rows.confidence("teacher", self.confidence), rows.confidence("student", self.confidence)
         weights, error, seen, clipped = self.estimates(np.stack([teacher, student], axis=1))
         return Weighed(
@@ -258,7 +261,7 @@ class Debiased:
             error,
             seen,
             clipped=int(np.count_nonzero(clipped)),
-            tied=int(np.count_nonzero(teacher == 0)) if self.confidence is margin else 0,
+            tied=rows.tied("teacher"),
             floored=self.floored,
             largest_distortion=float(self.distortion.max()),
         )
@@ -278,13 +281,19 @@ def fidelity(evidence: Evidence, *, mean: EntropyMean | None = None, over: Liter
             if values is not None:
                 mean = mean.plus(values, name=name, **evidence.reading)
     if mean.count == 0:
-        raise InputError("fidelity needs the teacher's mean entropy", where="teacher", found="no rows", remedy="pass `mean`")
+        raise InputError(
+            "fidelity needs the teacher's mean entropy",
+            where="teacher",
+            found="no rows",
+            expected="the teacher's predictions on the unlabeled rows",
+            remedy="pass them to Evidence, or a mean of your own as `mean`",
+        )
     return Fidelity(mean)
 
 
 @dataclass(frozen=True)
 class EntropyMean:
-    """A running mean of entropies, exact in any order: a sum in quanta of 2^-40 nats, and a count."""
+    """A running mean of entropies, exact in any order: a sum in quanta of 2^-50 nats, and a count."""
 
     quanta: int = 0
     count: int = 0
@@ -293,14 +302,14 @@ class EntropyMean:
         """The mean with another chunk of predictions (n, K) taken in; `reading` is as for `scan`."""
         found = scan(values, entropy=True, **reading).entropy
         assert found is not None
-        whole = np.rint(found * 2.0**40).astype(np.int64)
+        whole = np.rint(found * 2.0**50).astype(np.int64)
         # the two halves of each number are summed apart: no sum can overflow
         total = (int((whole >> 20).sum()) << 20) + int((whole & 0xFFFFF).sum())
         return EntropyMean(self.quanta + total, self.count + len(found))
 
     @property
     def value(self) -> float:
-        return self.quanta / self.count / 2.0**40
+        return self.quanta / self.count / 2.0**50
 
 
 @dataclass(frozen=True)
@@ -319,8 +328,8 @@ class Fidelity:
 @rule
 def threshold(evidence: Evidence, *, at: float, confidence: Confidence = margin) -> Fitted:
     """1 where the teacher's confidence is at least `at`, else 0; for entropy, where it is at most `at`."""
-    if not np.isfinite(at):
-        raise ConfigError("not a threshold", where="at", found=str(at), expected="a finite number")
+    if isinstance(at, str) or not np.isfinite(at):
+        raise ConfigError("not a threshold", where="at", found=repr(at), expected="a finite number", remedy="try at=0.5")
     return Threshold(float(at), confidence)
 
 
@@ -354,7 +363,13 @@ class Oracle:
 def compose(*rules: Rule[...]) -> Rule[[]]:
     """The product of several rules' weights, each factor kept."""
     if not rules:
-        raise ConfigError("nothing to compose", where="compose", found="no rules", expected="one or more rules")
+        raise ConfigError(
+            "nothing to compose",
+            where="compose",
+            found="no rules",
+            expected="one or more rules",
+            remedy="name the rules: compose(debiased, fidelity)",
+        )
 
     def product(evidence: Evidence) -> Fitted:
         return Product(tuple(each.fit(evidence) for each in rules))
@@ -368,8 +383,14 @@ class Product:
     parts: tuple[Fitted, ...]
 
     @property
+    def names(self) -> list[str]:
+        """Of the factors; a rule that occurs again gets a number."""
+        plain = [part.name for part in self.parts]
+        return [name if plain.index(name) == i else f"{name}_{i + 1}" for i, name in enumerate(plain)]
+
+    @property
     def name(self) -> str:
-        return ",".join(part.name for part in self.parts)
+        return ",".join(self.names)
 
     def weigh_rows(self, rows: Rows) -> Weighed:
         seen = [part.weigh_rows(rows) for part in self.parts]
@@ -382,13 +403,19 @@ class Product:
             tied=informed.tied,
             floored=informed.floored,
             largest_distortion=informed.largest_distortion,
-            factors={part.name: each.weights for part, each in zip(self.parts, seen, strict=True)},
+            factors=dict(zip(self.names, (each.weights for each in seen), strict=True)),
         )
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise ConfigError("unknown choice", where=name, found=repr(value), expected=" or ".join(map(repr, allowed)))
+        raise ConfigError(
+            "unknown choice",
+            where=name,
+            found=repr(value),
+            expected=" or ".join(map(repr, allowed)),
+            remedy=f"leave it out for {allowed[0]!r}",
+        )
 
 
 def _check_neighbors(wanted: int | None, m: int) -> int:
@@ -426,8 +453,9 @@ def _warn_about(fitted: Debiased, evidence: Evidence, student_best: NDArray[np.i
             f"{fitted.floored} of {m} validation rows have a wrong teacher and a student loss below {LOSS_FLOOR:g}: "
             f"their distortion is capped (largest {fitted.distortion.max():.3g})"
         )
-    if evidence.kind == "logits" and _look_like_probabilities(evidence.validation_teacher):
-        checks.warn("the teacher's logits look like probabilities: a second softmax would flatten every confidence")
+    for name in ("teacher", "student"):
+        if evidence.kind == "logits" and _look_like_probabilities(getattr(evidence, f"validation_{name}")):
+            checks.warn(f"the {name}'s logits look like probabilities: a second softmax would flatten every confidence")
 
 
 def _look_like_probabilities(values: NDArray[Any]) -> bool:

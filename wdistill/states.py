@@ -32,7 +32,13 @@ def load(path: str | Path) -> Fitted:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise FileError("cannot read it", where=str(path), found=error.strerror or str(error)) from None
+        raise FileError(
+            "cannot read it",
+            where=str(path),
+            found=error.strerror or str(error),
+            expected="a file that wdistill.save wrote",
+            remedy="correct the path, or fit the rule and save it",
+        ) from None
     return from_bytes(content, str(path))
 
 
@@ -57,7 +63,7 @@ def from_bytes(content: bytes, where: str) -> Fitted:
                     remedy="fit the rule again with this version",
                 )
             return _rebuild(text["rule"], "", file)
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile) as error:
         raise FileError(
             "not a fitted rule",
             where=where,
@@ -77,7 +83,7 @@ def _describe(fitted: Fitted, prefix: str, arrays: dict[str, np.ndarray]) -> dic
             return {"name": fitted.name, "at": at, "confidence": _confidence_name(confidence)}
         case Debiased():
             arrays |= {prefix + name: getattr(fitted, name) for name in _ARRAYS}
-            options = {"targets": fitted.targets, "estimate": fitted.estimate, "k": fitted.k}
+            options = {"targets": fitted.targets, "estimate": fitted.estimate, "k": fitted.k, "classes": fitted.classes}
             return {"name": fitted.name, "confidence": _confidence_name(fitted.confidence), **options}
         case Product(parts):
             return {
@@ -107,7 +113,12 @@ def _rebuild(text: dict[str, Any], prefix: str, arrays: Mapping[str, np.ndarray]
             saved = {name: arrays[prefix + name] for name in _ARRAYS}
             measure = Scores(*saved["points"].T) if text["confidence"] == "scores" else _confidence(text["confidence"])
             return Debiased(
-                confidence=measure, targets=text["targets"], estimate=text["estimate"], k=int(text["k"]), **saved
+                confidence=measure,
+                targets=text["targets"],
+                estimate=text["estimate"],
+                k=int(text["k"]),
+                classes=int(text["classes"]),
+                **saved,
             )
         case "product":
             return Product(tuple(_rebuild(part, f"{prefix}{i}.", arrays) for i, part in enumerate(text["parts"])))

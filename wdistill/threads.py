@@ -19,7 +19,13 @@ def threads() -> int:
     if not wanted:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not wanted.isdecimal() or int(wanted) < 1:
-        raise ConfigError("not a number of threads", where="WDISTILL_THREADS", found=wanted, expected="1, 2, 3 …")
+        raise ConfigError(
+            "not a number of threads",
+            where="WDISTILL_THREADS",
+            found=wanted,
+            expected="1, 2, 3 …",
+            remedy="set it to a whole number, or unset it to use every core",
+        )
     return int(wanted)
 
 

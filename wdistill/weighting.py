@@ -9,6 +9,7 @@ Floats = NDArray[np.float64]
 
 PROBABILITY_FLOOR = 1e-12  # a smaller probability of a class counts as this much in a loss
 LOSS_FLOOR = 1e-6  # a smaller loss on the truth counts as this much in a distortion
+LOSS_CEILING = 1e6  # a larger loss, which only huge logits can bring, counts as this much
 
 
 def debiasing_weight(error: ArrayLike, distortion: ArrayLike) -> Floats:
@@ -48,12 +49,12 @@ def log_probabilities(values: NDArray[np.floating], kind: str, renormalize: bool
 
 def cross_entropy(targets: NDArray[np.floating], log_student: Floats) -> Floats:
     """−Σ_c target_c · log student_c of every example: (m, K), (m, K) → (m,)."""
-    return np.asarray(-(targets * log_student).sum(axis=1), np.float64)
+    return np.asarray(np.minimum(-(targets * log_student).sum(axis=1), LOSS_CEILING))
 
 
 def truth_loss(labels: NDArray[np.integer], log_student: Floats) -> Floats:
     """−log student_label of every example: (m,), (m, K) → (m,)."""
-    return np.asarray(-log_student[np.arange(len(labels)), labels], np.float64)
+    return np.asarray(np.minimum(-log_student[np.arange(len(labels)), labels], LOSS_CEILING))
 
 
 def neighbors_of(m: int) -> int:
