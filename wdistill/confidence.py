@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from wdistill import checks
 from wdistill.elementary import exp32, exp64, log32, log64
 from wdistill.errors import InputError
-from wdistill.threads import parallel
+from wdistill.threads import parallel, threads
 
 Kind = Literal["probabilities", "logits", "logprobs"]
 Floats = NDArray[np.float64]
@@ -27,7 +27,7 @@ Confidence = Callable[[NDArray[np.floating]], Floats]
 
 SMALL = 1 << 22  # entries up to which plain NumPy is fast enough not to load compiled code
 FAULTS = 1000  # faulty rows a block that an error counts
-BLOCK = 1 << 20  # entries a block: enough to outweigh the calls around it, and several for every thread
+BLOCK = 1 << 22  # entries a block, at most: enough to outweigh the calls around it
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def scan(
             entropies[part] = _entropy(raw, kind, k, scale)
 
     with np.errstate(over="ignore"):
-        parallel(work, n, max(1, BLOCK // k))
+        parallel(work, n, max(1, min(BLOCK // k, -(-n // (4 * threads())))))
     if faulty:  # once more with the faulty rows of all blocks, so that the error counts them all
         faulty.sort(key=lambda found: int(found[1][0]))
         bad, which = (np.concatenate(found) for found in zip(*faulty, strict=True))

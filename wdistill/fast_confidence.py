@@ -44,7 +44,12 @@ def fixed(x, magic):
     return np.float64(np.float64(x) + magic).view(np.int64) - np.float64(magic).view(np.int64)
 
 
-@compiled
+# A maximum of whole numbers has one value in any order; the sum beside it may be taken in any order, since it only serves to
+# see that a row is nowhere near what it should be.
+any_order: Callable[..., Any] = njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz"})
+
+
+@any_order
 def largest(keys, first, last, least):
     part = keys[first:last]
     found = least
@@ -53,21 +58,33 @@ def largest(keys, first, last, least):
     return found
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "nsz"})
-def rough_sum(row):
-    """A sum in any order: good enough to see that a row is nowhere near 1."""
-    total = row[0]
-    for j in range(1, row.size):
-        total += row[j]
-    return total
+@any_order
+def largest_and_sum(keys, values, least):
+    found, total = least, values[0] - values[0]
+    for j in range(keys.size):
+        found = keys[j] if keys[j] > found else found
+        total += values[j]
+    return found, total
 
 
 @compiled
-def top_two(keys, k, least):
-    """Largest key, second largest, and where the largest stands first."""
-    first, second, span = least, least, 0
+def keys_of(bits, shift, mask, keys):
+    """The key of a number is its bits with the order of negative numbers turned round, and −0.0 made 0.0."""
+    zero = mask ^ mask
+    for j in range(bits.size):
+        key = bits[j] ^ ((bits[j] >> shift) & mask)
+        keys[j] = zero if key == -1 else key
+    return keys
+
+
+@compiled
+def top_two(keys, values, k, least):
+    """Largest key, second largest, where the largest stands first, and a rough sum of the values."""
+    first, second, span, total = least, least, 0, values[0] - values[0]
     for start in range(0, k, SPAN):
-        key = largest(keys, start, min(start + SPAN, k), least)
+        end = min(start + SPAN, k)
+        key, part = largest_and_sum(keys[start:end], values[start:end], least)
+        total += part
         if key > first:
             first, second, span = key, first, start
         elif key > second:
@@ -76,7 +93,7 @@ def top_two(keys, k, least):
     while keys[best] != first:
         best += 1
     second = max(second, largest(keys, span, best, least))
-    return first, max(second, largest(keys, best + 1, min(span + SPAN, k), least)), best
+    return first, max(second, largest(keys, best + 1, min(span + SPAN, k), least)), best, total
 
 
 @compiled
@@ -84,8 +101,7 @@ def wide_probabilities(rows, bits, least, magic, want, top, second, best, check,
     """Negative numbers and NaN have large unsigned bits: they come out as `top`, where the caller sees them."""
     n, k = rows.shape
     for i in range(n):
-        top[i], second[i], best[i] = top_two(bits[i], k, least)
-        check[i] = rough_sum(rows[i])
+        top[i], second[i], best[i], check[i] = top_two(bits[i], rows[i], k, least)
         if want:
             q = 0
             line = rows[i]
@@ -96,19 +112,10 @@ def wide_probabilities(rows, bits, least, magic, want, top, second, best, check,
 
 @compiled
 def wide_logits(rows, bits, shift, mask, least, limit, magic, want, keys, powers, best, second, check, total, spread):
-    """`keys` and `powers` are room for one row and one span; `second` comes out as a key.
-
-    The key of a number is its bits with the order of negative numbers turned round, and −0.0 made 0.0.
-    """
+    """`keys` and `powers` are room for one row and one span; `second` comes out as a key."""
     n, k = rows.shape
-    zero = mask ^ mask
     for i in range(n):
-        line = bits[i]
-        for j in range(k):
-            key = line[j] ^ ((line[j] >> shift) & mask)
-            keys[j] = zero if key == -1 else key
-        _, second[i], best[i] = top_two(keys, k, least)
-        check[i] = rough_sum(rows[i])
+        _, second[i], best[i], check[i] = top_two(keys_of(bits[i], shift, mask, keys), rows[i], k, least)
         peak = rows[i, best[i]]
         s, q = np.int64(0), np.int64(0)
         for start in range(0, k, SPAN):

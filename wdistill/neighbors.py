@@ -16,7 +16,7 @@ from wdistill.threads import parallel
 Floats = NDArray[np.float64]
 
 SMALL = 1 << 23  # queries × points up to which plain NumPy is fast enough not to load compiled code
-ROWS = 1 << 14  # rows scaled at once
+ROWS = 1 << 16  # rows scaled at once
 BLOCK = 1 << 20  # distances held at once by the NumPy half
 
 

@@ -30,6 +30,7 @@ from wdistill.weighting import (
     debiasing_weight,
     distortion,
     effective_sample_size,
+    largest_probability,
     log_probabilities,
     neighbors_of,
     probabilities,
@@ -39,7 +40,7 @@ from wdistill.weighting import (
 Targets = Literal["soft", "hard"]
 Estimate = Literal["paper", "conditional", "ratio"]
 P = ParamSpec("P")
-BLOCK = 1 << 16  # predictions whose losses are computed at once
+BLOCK = 1 << 17  # predictions whose losses are computed at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,17 +163,26 @@ def debiased(
     else:
         given = known
     wrong = teacher.best != labels
-    losses, certainty = np.empty((2, len(labels))), np.empty(len(labels))
+    # an estimate looks at losses only where the teacher is wrong; the ratio, at the loss on the truth everywhere
+    asked = np.arange(len(labels)) if estimate == "ratio" else np.flatnonzero(wrong)
+    losses, certainty = np.ones((2, len(labels))), np.empty(len(labels))
+    step = max(1, BLOCK // evidence.validation_teacher.shape[1])
 
-    def work(part: slice) -> None:
-        log_student = log_probabilities(evidence.validation_student[part], evidence.kind, evidence.renormalize)
-        distributions = probabilities(evidence.validation_teacher[part], evidence.kind, evidence.renormalize)
-        losses[0, part] = truth_loss(labels[part], log_student)
-        hard = targets == "hard"
-        losses[1, part] = truth_loss(teacher.best[part], log_student) if hard else cross_entropy(distributions, log_student)
-        certainty[part] = distributions.max(axis=1)
+    def lose(part: slice) -> None:
+        rows = asked[part]
+        log_student = log_probabilities(evidence.validation_student[rows], evidence.kind, evidence.renormalize)
+        losses[0, rows] = truth_loss(labels[rows], log_student)
+        if targets == "hard":
+            losses[1, rows] = truth_loss(teacher.best[rows], log_student)
+        else:
+            distributions = probabilities(evidence.validation_teacher[rows], evidence.kind, evidence.renormalize)
+            losses[1, rows] = cross_entropy(distributions, log_student)
 
-    parallel(work, len(labels), max(1, BLOCK // evidence.validation_teacher.shape[1]))
+    def look(part: slice) -> None:
+        certainty[part] = largest_probability(evidence.validation_teacher[part], evidence.kind, evidence.renormalize)
+
+    parallel(lose, len(asked), step)
+    parallel(look, len(labels), step)
     fitted = Debiased(
         confidence=confidence,
         targets=targets,
@@ -201,8 +211,8 @@ class Debiased:
     classes: int
     points: Floats  # (m, 2) teacher's and student's confidence
     wrong: NDArray[np.bool_]  # (m,) the teacher's argmax is not the label
-    truth_loss: Floats  # (m,) the student's loss on the label
-    target_loss: Floats  # (m,) its loss on the target
+    truth_loss: Floats  # (m,) the student's loss on the label; 1 where the estimate does not look at it
+    target_loss: Floats  # (m,) its loss on the target; likewise
     margins: Floats  # (m,) the teacher's margin, for inspection
     certainty: Floats  # (m,) the teacher's largest probability, for inspection
 
