@@ -394,7 +394,7 @@ def test_renormalize_scales_and_says_so(
 ) -> None:
     scaled = write(tmp_path / "s.parquet", {**UNLABELED, "teacher": UNLABELED["teacher"] * np.float32(0.5)})
     found = weighed(tables[0], scaled, tmp_path / "w.parquet", "--renormalize")
-    assert "did not sum to 1 and were scaled" in capsys.readouterr().err
+    assert "scaled to sum to 1; the largest correction is 0.5" in capsys.readouterr().err
     assert np.mean(np.abs(found["weight"].to_numpy() - expected_weights()) > 1e-5) < 0.01
 
 
@@ -507,12 +507,12 @@ def test_interrupted_by_a_signal(tmp_path: Path, sent: signal.Signals, code: int
         "--output",
         str(tmp_path / "w.parquet"),
     ]
-    script = SLOW.format(action="open(path.parent / 'here', 'w').close(); time.sleep(60)")
+    script = SLOW.format(action="open(path.parent.parent / 'here', 'w').close(); time.sleep(60)")
     job = subprocess.Popen(
         [sys.executable, "-c", script, "part-000002.parquet", *command], stderr=subprocess.PIPE, text=True
     )
     deadline = time.monotonic() + 60
-    while not (tmp_path / "w.parquet.parts" / "here").exists() and time.monotonic() < deadline:
+    while not (tmp_path / "here").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     job.send_signal(sent)
     _, message = job.communicate(timeout=60)
@@ -532,11 +532,11 @@ def test_two_jobs_for_one_output(tmp_path: Path, capsys: pytest.CaptureFixture[s
         "--output",
         str(tmp_path / "w.parquet"),
     ]
-    script = SLOW.format(action="open(path.parent / 'here', 'w').close(); time.sleep(60)")
+    script = SLOW.format(action="open(path.parent.parent / 'here', 'w').close(); time.sleep(60)")
     job = subprocess.Popen([sys.executable, "-c", script, "part-000002.parquet", *command])
     try:
         deadline = time.monotonic() + 60
-        while not (tmp_path / "w.parquet.parts" / "here").exists() and time.monotonic() < deadline:
+        while not (tmp_path / "here").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         message = fail(capsys, *command, code=5)
         assert "another process" in message and str(job.pid) in message
@@ -582,3 +582,129 @@ def test_help_and_version() -> None:
     assert "weigh" in run("--help").stdout and "--renormalize" in run("weigh", "--help").stdout
     assert run("--version").stdout.strip() == f"wdistill {wdistill.__version__}"
     assert run(ok=False).returncode == 2
+
+
+def test_a_joined_job_goes_on_rightly_after_its_first_table_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    validation, whole = write(tmp_path / "v.parquet", VALIDATION), columns(7, 600, first=5000)
+    for i, rows in enumerate(np.array_split(np.arange(600), 3)):
+        write(tmp_path / "t" / f"{i}.parquet", take(whole, rows, "id", "teacher"))
+    student = write(tmp_path / "s.parquet", take(whole, rng.permutation(600), "id", "student"))
+    command = ["weigh", "--validation", str(validation), "--unlabeled", str(tmp_path / "t"), "--unlabeled", str(student)]
+    command += ["--output", str(tmp_path / "w.parquet")]
+    script = SLOW.format(action="os.kill(os.getpid(), signal.SIGKILL)")
+    subprocess.run([sys.executable, "-c", script, "part-000002.parquet", *command], capture_output=True)
+    assert len(list((tmp_path / "w.parquet.parts").glob("part-*.parquet"))) == 2
+    write(tmp_path / "t" / "2.parquet", take(whole, rng.permutation(np.arange(400, 600)), "id", "teacher"))
+    assert cli.main(command) == 0
+    assert "going on behind 2 finished files" in capsys.readouterr().err
+    found = pq.read_table(tmp_path / "w.parquet")
+    assert cli.main([*command[:-1], str(tmp_path / "fresh.parquet")]) == 0
+    assert found.equals(pq.read_table(tmp_path / "fresh.parquet"))
+
+
+def test_warnings_survive_an_interruption(tmp_path: Path) -> None:
+    validation = write(tmp_path / "v.parquet", VALIDATION)
+    for i, rows in enumerate(np.array_split(np.arange(500), 3)):
+        write(tmp_path / "t" / f"{i}.parquet", take(UNLABELED, rows, "id", "teacher"))
+    student = write(tmp_path / "s.parquet", take(UNLABELED, np.arange(3, 500), "id", "student"))
+    command = ["weigh", "--validation", str(validation), "--unlabeled", str(tmp_path / "t"), "--unlabeled", str(student)]
+    command += ["--allow-subset", "--output", str(tmp_path / "w.parquet")]
+    script = SLOW.format(action="os.kill(os.getpid(), signal.SIGKILL)")
+    subprocess.run([sys.executable, "-c", script, "part-000001.parquet", *command], capture_output=True)
+    subprocess.run([sys.executable, "-c", SLOW.format(action="pass"), "-", *command], capture_output=True, check=True)
+    resumed = (tmp_path / "w.parquet").read_bytes()
+    subprocess.run([sys.executable, "-c", SLOW.format(action="pass"), "-", *command], capture_output=True, check=True)
+    assert "tables differ in their ids" in run("inspect", tmp_path / "w.parquet").stdout
+    assert (tmp_path / "w.parquet").read_bytes() == resumed
+
+
+def test_what_is_not_ours_is_never_removed(
+    tables: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "w.parquet.parts"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "notes.txt").write_text("precious")
+    command = ("weigh", "--validation", tables[0], "--unlabeled", tables[1], "--output", tmp_path / "w.parquet")
+    assert "notes.txt" in fail(capsys, *command)
+    assert (folder / "notes.txt").read_text() == "precious" and (folder / "sub").is_dir()
+
+
+def test_the_output_is_never_an_input(tables: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = [path.read_bytes() for path in tables]
+    shard = write(tmp_path / "shards" / "a.parquet", UNLABELED)
+    cases = [
+        (tables[1], tables[0]),
+        (tables[1], tables[1]),
+        (tmp_path / "shards", tmp_path / "shards" / "w.parquet"),
+        (tmp_path / "shards" / "*.parquet", tmp_path / "shards" / "w.parquet"),
+    ]
+    for unlabeled, output in cases:
+        command = ("weigh", "--validation", tables[0], "--unlabeled", unlabeled, "--output", output)
+        assert "among the inputs" in fail(capsys, *command)
+    assert [path.read_bytes() for path in tables] == before and list((tmp_path / "shards").iterdir()) == [shard]
+
+
+def test_logits_beside_probabilities_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logits = {**VALIDATION, **{side: np.log(VALIDATION[side]) * 3 for side in ("teacher", "student")}}
+    weighed(
+        write(tmp_path / "v.npz", logits), write(tmp_path / "u.npz", UNLABELED), tmp_path / "w.parquet", "--kind", "logits"
+    )
+    assert "these logits look like probabilities" in capsys.readouterr().err
+
+
+def test_an_empty_path_is_an_error(tables: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "empty path" in fail(
+        capsys, "weigh", "--validation", "", "--unlabeled", tables[1], "--output", tmp_path / "w.csv"
+    )
+
+
+def test_a_poor_terminal_is_no_reason_to_fail(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    common = ("weigh", "--validation", tables[0], "--unlabeled", tables[1], "--output", tmp_path / "w.parquet")
+    run(*common, PYTHONIOENCODING="ascii")
+    run("weigh", "--help", PYTHONIOENCODING="ascii")
+
+
+INSPECTED = {
+    "options beside weights": (["w.parquet", "--estimate", "ratio"], "has its own options"),
+    "nothing": ([], "nothing to inspect"),
+    "a rule without rows": (["--validation", "v.parquet", "--rule", "fidelity"], "needs unlabeled rows"),
+    "predictions": (["u.parquet"], "a table of predictions"),
+    "no weights": (["v2.parquet"], "no column 'weight'"),
+    "NaN weights": (["nan.parquet"], "nan.parquet"),
+    "string weights": (["text.parquet"], "text.parquet"),
+    "no rows": (["empty.parquet"], "no weights"),
+    "a bad record": (["record.parquet"], "record is damaged"),
+    "a strange picture": (["w.parquet", "--picture", "p.gif"], ".png or .svg"),
+    "no such file": (["none.parquet"], "none.parquet"),
+}
+
+
+@pytest.mark.parametrize("case", INSPECTED)
+def test_what_cannot_be_inspected(
+    tables: tuple[Path, Path], tmp_path: Path, case: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    weighed(*tables, tmp_path / "w.parquet")
+    write(tmp_path / "v2.parquet", {"id": np.arange(3), "wait": np.ones(3)})
+    write(tmp_path / "nan.parquet", {"id": np.arange(3), "weight": np.array([0.5, np.nan, 1.0])})
+    write(tmp_path / "text.parquet", {"id": np.arange(3), "weight": np.array(["a", "b", "c"])})
+    write(tmp_path / "empty.parquet", {"id": np.arange(0), "weight": np.ones(0)})
+    damaged_record = pa.table({"id": [1], "weight": [1.0]}).replace_schema_metadata(
+        {"wdistill": '{"histogram": {"counts": [1]}}'}
+    )
+    pq.write_table(damaged_record, tmp_path / "record.parquet")
+    before = sorted(tmp_path.iterdir())
+    flags, word = INSPECTED[case]
+    assert word in fail(capsys, "inspect", *flags)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_class_lists_in_files(tables: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ("weigh", "--validation", tables[0], "--unlabeled", tables[1], "--output", tmp_path / "w.parquet", "--classes")
+    assert "cannot be read" in fail(capsys, *common, tmp_path / "none.txt")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
+    assert "cannot be read" in fail(capsys, *common, tmp_path / "latin.txt")
+    assert "3 names" in fail(capsys, *common, "a,b,c")

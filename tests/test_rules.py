@@ -612,3 +612,15 @@ def test_probabilities_helper_gives_valid_rows():
     rng = np.random.default_rng(58)
     for sort in ("random", "saturated", "tied", "uniform", "one_hot", "underflow"):
         assert np.allclose(probabilities(rng, 20, 5, sort).sum(axis=1), 1)
+
+
+def test_ratio_is_exactly_1_without_error_beside_a_huge_loss():
+    rng = np.random.default_rng(0)
+    m = 20_000
+    labels = rng.integers(0, 3, m)
+    teacher = np.eye(3)[labels] * 5.0
+    student = rng.normal(size=(m, 3))
+    teacher[0], student[0] = np.roll(teacher[0], 1), (np.eye(3)[labels[0]] - 1) * -1e5
+    evidence = Evidence(labels, teacher, student, teacher, student, kind="logits")
+    seen = debiased.explain(evidence, estimate="ratio")
+    assert (seen.weights[seen.error == 0] == 1).all() and (seen.error == 0).sum() > m / 2

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from wdistill.errors import ConfigError, InputError, WdistillWarning
 
 KINDS = ("probabilities", "logits", "logprobs")
-LEAST_SUM = 1e-3  # of a row of probabilities that may be scaled to sum to 1
+LEAST_SUM = 1e-290  # a row of probabilities must sum to more to be scaled to sum to 1
 _TOLERANCE = {"float64": 1e-8, "float32": 1e-5, "float16": 5e-3, "bfloat16": 4e-2}
 
 
@@ -105,12 +105,21 @@ def tolerance(dtype: np.dtype[Any], classes: int) -> float:
     return _TOLERANCE[dtype.name] * max(1.0, classes / 1000)
 
 
+def mistaken_logits(values: NDArray[Any], kind: str, name: str) -> None:
+    """Warn where logits look like probabilities, judged by the first rows."""
+    if kind != "logits":
+        return
+    first = values[:100].astype(np.float64)
+    if (first >= 0).all() and (first <= 1).all() and np.allclose(first.sum(axis=1), 1, atol=1e-2):
+        warn(f"{name}: these logits look like probabilities; a second softmax would flatten every confidence")
+
+
 def doubtful_rows(top: NDArray[Any], check: NDArray[Any], kind: str, allowed: float, renormalize: bool) -> NDArray[Any]:
     """Rows that need a closer look by `rows`: `check` is a rough sum of the entries (of logprobs: of the probabilities)."""
     if kind == "logits":
         return np.asarray(~np.isfinite(check))
     largest = allowed if kind == "logprobs" else 1 + allowed
-    fine = (top <= largest) & (check >= LEAST_SUM) & np.isfinite(check) & ((top > 0) | (kind == "logprobs"))
+    fine = (top <= largest) & (check > 0) & np.isfinite(check) & ((top > 0) | (kind == "logprobs"))
     if not renormalize:
         fine &= np.abs(check - 1) <= allowed / 2
     return np.asarray(~fine)
@@ -137,9 +146,9 @@ def rows(
     if kind == "logits":
         return values
     wide = values.astype(np.float64)
-    _range(wide, which, kind, allowed, name)
+    _range(wide, which, kind, np.inf if renormalize else allowed, name)
     sums = (wide if kind == "probabilities" else np.exp(wide)).sum(axis=1)
-    off = sums < LEAST_SUM if renormalize else np.abs(sums - 1) > allowed
+    off = sums <= LEAST_SUM if renormalize else np.abs(sums - 1) > allowed
     if off.any():
         worst = int(np.argmax(np.abs(sums - 1)))
         raise _bad_rows(
@@ -147,7 +156,7 @@ def rows(
             name,
             which[off],
             found=f"sums off by up to {abs(sums[worst] - 1):.3g} (row {which[worst]}: {sums[worst]:.8g})",
-            expected=f"at least {LEAST_SUM}, to be scaled to 1" if renormalize else f"1 within {allowed:.1g}",
+            expected="more than 0, to be scaled to 1" if renormalize else f"1 within {allowed:.1g}",
             remedy="pass all classes, or let the rows be scaled: renormalize=True (--renormalize)",
         )
     return values
@@ -163,14 +172,17 @@ def _range(values: NDArray[np.float64], which: NDArray[np.intp], kind: str, allo
         outside, logs, expected = (values > allowed).any(axis=1), False, "log-probabilities, none above 0"
     if outside.any():
         wrong = values[outside]
-        kind = "logprobs" if logs else "logits"
+        guess, word = ("logprobs", "log-probabilities") if logs else ("logits", "logits")
+        remedy = f"if all rows are {word}, pass kind='{guess}' (--kind {guess}); if only some are odd, mend those"
+        if kind == "probabilities" and (wrong >= 0).all():
+            remedy = f"scale counts or weights to sum to 1 with renormalize=True (--renormalize); {remedy}"
         raise _bad_rows(
-            f"these look like {'log-probabilities' if logs else 'logits'}",
+            f"these look like {word}",
             name,
             which[outside],
             found=f"entries from {wrong.min():.6g} to {wrong.max():.6g}",
             expected=expected,
-            remedy=f"pass kind='{kind}' (--kind {kind})",
+            remedy=remedy,
         )
 
 

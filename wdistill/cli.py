@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import io
 import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from wdistill.errors import ConfigError, WdistillError, printable
+from wdistill.errors import ConfigError, FileError, InputError, WdistillError, printable
+
+if TYPE_CHECKING:
+    from wdistill.options import Options
 
 EPILOG = """
 tables: parquet (a file, a folder or a 'glob*'), npz, csv or jsonl; npy for bare arrays, as teacher=PATH.npy
 columns: id, teacher, student (lists, or teacher_0, teacher_1, …) and, in the validation table, label
-exit codes: 0 done, 2 bad input or options, 3 cannot write, 5 another process is writing, 130 interrupted
+exit codes: 0 done, 2 bad input or options, 3 cannot write, 5 another process is writing, 130 interrupted, 143 terminated
 """
 
 
@@ -35,23 +40,32 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(given, namespace)
 
     def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments"):
+            message += " (shards of one table are given as a folder or a quoted 'glob*')"
         self.exit(2, f"error: {printable(message)}\n  to do: see {self.prog} --help\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; every error becomes a message and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a letter is no reason to fail
     try:
         arguments = parser().parse_args(argv)
         arguments.run(arguments)
+        sys.stdout.flush()
     except WdistillError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("interrupted: nothing was written; finished parts are kept and the same command goes on", file=sys.stderr)
+        print("interrupted: no output was written; parts that were finished are kept for the same command", file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        print(f"error: cannot write to the terminal or file: {printable(str(error))}", file=sys.stderr)
+        return 3
     except Exception as error:
         if os.environ.get("WDISTILL_DEBUG"):
             raise
@@ -62,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> Parser:
-    """All commands and their flags; the defaults are those of `Options`."""
+    """All commands and their flags."""
     from wdistill import __version__
 
     top = Parser(prog="wdistill", description="Weighted distillation with unlabeled examples.", allow_abbrev=False)
@@ -115,36 +129,54 @@ def parser() -> Parser:
 
 
 def _add_options(command: argparse.ArgumentParser) -> None:
+    """The fields of `Options`; a flag that is not given stays None, and `Options` has the default."""
     add = command.add_argument
-    add("--confidence", choices=("margin", "entropy"), default="margin", help="of teacher and student (default: margin)")
-    add("--targets", choices=("soft", "hard"), default="soft", help="what the student will be trained on (default: soft)")
-    add(
-        "--estimate",
-        choices=("paper", "conditional", "ratio"),
-        default="paper",
-        help="how neighbours are averaged (default: paper)",
-    )
+    add("--confidence", choices=("margin", "entropy"), help="of teacher and student (default: margin)")
+    add("--targets", choices=("soft", "hard"), help="what the student will be trained on (default: soft)")
+    add("--estimate", choices=("paper", "conditional", "ratio"), help="how neighbours are averaged (default: paper)")
     add(
         "--rule",
-        default="debiased",
+        type=_words,
         metavar="RULE[,RULE…]",
-        help="debiased, unweighted, fidelity, threshold, oracle; several are multiplied",
+        help="debiased (default), unweighted, fidelity, threshold, oracle; several are multiplied",
     )
-    add("--kind", choices=("probabilities", "logits", "logprobs"), default="probabilities", help="what the predictions are")
+    add("--kind", choices=("probabilities", "logits", "logprobs"), help="what the predictions are (default: probabilities)")
     add("--neighbors", type=int, metavar="K", help="neighbours to average (default: ceil(sqrt(validation rows) / 2))")
     add("--threshold", type=float, metavar="T", help="of the rule threshold: smallest margin (or largest entropy) kept")
-    add("--classes", metavar="A,B,… | FILE", help="class names, where labels are strings: a list, or a file with one a line")
+    add(
+        "--classes",
+        type=_classes,
+        metavar="A,B,… | FILE",
+        help="class names for string labels: a list, or a file, one a line",
+    )
     add("--truth", metavar="COLUMN", help="column of U with true labels, for the rule oracle")
     add(
-        "--labeled",
-        action="append",
-        default=[],
-        metavar="L",
-        help="table with the teacher's predictions on labeled rows, for fidelity",
+        "--labeled", action="append", default=[], metavar="L", help="the teacher's predictions on labeled rows, for fidelity"
     )
-    add("--soft-labels", action="store_true", help="labels in V are one-hot or distributions")
-    add("--renormalize", action="store_true", help="scale rows of probabilities to sum to 1")
-    add("--allow-subset", action="store_true", help="weigh only the ids that all tables have")
+    add("--soft-labels", action="store_true", default=None, help="labels in V are one-hot or distributions")
+    add("--renormalize", action="store_true", default=None, help="scale rows of probabilities to sum to 1")
+    add("--allow-subset", action="store_true", default=None, help="weigh only the ids that all tables have")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(","))
+
+
+def _classes(text: str) -> tuple[str, ...]:
+    """Class names from a list, or from a file with one a line."""
+    if "," in text:
+        return _words(text)
+    try:
+        lines = Path(text).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise FileError(
+            "the file of class names cannot be read",
+            where=f"--classes {text}",
+            found=str(error),
+            expected="a text file with one name a line, or names separated by commas",
+            remedy="correct the path, or list the names: --classes cat,dog",
+        ) from None
+    return tuple(line.strip() for line in lines if line.strip())
 
 
 def run_weigh(arguments: argparse.Namespace) -> None:
@@ -155,15 +187,16 @@ def run_weigh(arguments: argparse.Namespace) -> None:
 
 
 def run_inspect(arguments: argparse.Namespace) -> None:
-    if arguments.weights is None and not arguments.validation:
-        raise ConfigError("nothing to inspect", where="inspect", found="no table", expected="W, or --validation V")
-    if arguments.weights is not None and arguments.validation:
-        raise ConfigError("W and --validation exclude each other", where="inspect", found="both", expected="one of them")
-    if arguments.unlabeled and not arguments.validation:
-        raise ConfigError("--unlabeled needs --validation", where="inspect", found="only one", expected="both, or W alone")
+    _check_inspect(arguments)
     picture = arguments.picture or (arguments.weights.with_suffix(".png") if arguments.weights else Path("inspect.png"))
-    if picture.suffix not in (".png", ".svg"):
-        raise ConfigError("unknown kind of picture", where="--picture", found=picture.suffix, expected=".png or .svg")
+    if picture.suffix.lower() not in (".png", ".svg"):
+        raise ConfigError(
+            "unknown kind of picture",
+            where=f"--picture {picture}",
+            found=picture.suffix or "no extension",
+            expected=".png or .svg",
+            remedy="name it inspect.png, for example",
+        )
     if arguments.weights is not None:
         _show(_read_weights(arguments.weights), str(arguments.weights), picture)
     elif arguments.unlabeled:
@@ -172,39 +205,58 @@ def run_inspect(arguments: argparse.Namespace) -> None:
         with tempfile.TemporaryDirectory(prefix="wdistill-") as folder:
             output = Path(folder) / "weights.parquet"
             record = weigh_files(arguments.validation, arguments.unlabeled, output, arguments.labeled, _options(arguments))
-        _show(record, ", ".join(arguments.unlabeled), picture)
+        _show({**record, "warnings": []}, ", ".join(arguments.unlabeled), picture)  # they have been printed
     else:
         from wdistill.job import describe_validation
 
-        _show(describe_validation(arguments.validation, _options(arguments)), ", ".join(arguments.validation), picture)
+        record = describe_validation(arguments.validation, _options(arguments))
+        _show({**record, "warnings": []}, ", ".join(arguments.validation), picture)
 
 
-def _options(arguments: argparse.Namespace) -> Any:
+def _check_inspect(arguments: argparse.Namespace) -> None:
+    """Either a file of weights and nothing else, or tables and options."""
+    alone = arguments.weights is not None
+    extra = [*_given(arguments), *(name for name in ("validation", "unlabeled", "labeled") if getattr(arguments, name))]
+    if alone and extra:
+        names = ", ".join("--" + name.replace("_", "-") for name in extra)
+        raise ConfigError(
+            "a file of weights has its own options",
+            where=f"inspect {arguments.weights}",
+            found=names,
+            expected="W alone, or --validation and options",
+            remedy="leave out either W or the options",
+        )
+    if not alone and not arguments.validation:
+        raise ConfigError(
+            "nothing to inspect",
+            where="inspect",
+            found="no table",
+            expected="W, or --validation V",
+            remedy="name a file that `wdistill weigh` wrote, or the tables it would read",
+        )
+    rules = set(arguments.rule or ["debiased"])
+    if not alone and not arguments.unlabeled and (arguments.labeled or rules != {"debiased"}):
+        raise ConfigError(
+            "this rule needs unlabeled rows",
+            where="inspect --validation",
+            found=f"--rule {','.join(rules)}",
+            expected="--rule debiased, or --unlabeled too",
+            remedy="add --unlabeled U",
+        )
+
+
+def _options(arguments: argparse.Namespace) -> Options:
     from wdistill.options import Options
 
-    return Options(
-        rule=tuple(arguments.rule.split(",")),
-        confidence=arguments.confidence,
-        targets=arguments.targets,
-        estimate=arguments.estimate,
-        neighbors=arguments.neighbors,
-        threshold=arguments.threshold,
-        kind=arguments.kind,
-        classes=_class_names(arguments.classes),
-        truth=arguments.truth,
-        soft_labels=arguments.soft_labels,
-        renormalize=arguments.renormalize,
-        allow_subset=arguments.allow_subset,
-    )
+    return Options(**_given(arguments))
 
 
-def _class_names(text: str | None) -> tuple[str, ...] | None:
-    if text is None:
-        return None
-    path = Path(text)
-    if "," not in text and path.is_file():
-        return tuple(path.read_text(encoding="utf-8").splitlines())
-    return tuple(text.split(","))
+def _given(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options that stand on the command line."""
+    from wdistill.options import Options
+
+    values = {field.name: getattr(arguments, field.name) for field in fields(Options)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _read_weights(path: Path) -> dict[str, Any]:
@@ -214,14 +266,28 @@ def _read_weights(path: Path) -> dict[str, Any]:
     from wdistill.inspection import Histogram
     from wdistill.outputs import read_record
     from wdistill.readers import open_tables
+    from wdistill.validation import naming_place
 
     (table,) = open_tables([str(path)], option="inspect")
+    if table.has("teacher") and not table.has("weight"):
+        raise InputError(
+            "a table of predictions, not of weights",
+            where=f"inspect {path}",
+            found=", ".join(table.columns[:10]),
+            expected="a file that `wdistill weigh` wrote",
+            remedy="inspect tables with --validation V and --unlabeled U",
+        )
     found = read_record(path)
-    if found is not None:
+    if found is not None and "histogram" in found:
         return found
     histogram = Histogram()
     for chunk in table.chunks(vectors=["weight"]):
-        histogram = histogram.plus(chunk.columns["weight"])
+        with naming_place(table, chunk, "weight"):
+            histogram = histogram.plus(chunk.columns["weight"])
+    if histogram.rows == 0:
+        raise InputError(
+            "no weights", where=f"inspect {path}", found="0 rows", expected="at least 1 row", remedy="weigh some rows first"
+        )
     return {"histogram": asdict(histogram), "warnings": ["this file carries no record: only its weights can be shown"]}
 
 
@@ -242,11 +308,22 @@ def _known(record: dict[str, Any]) -> tuple[Any, Any]:
     from wdistill.rules import Debiased, Product
     from wdistill.states import from_bytes
 
-    state = from_bytes(base64.b64decode(record["state"]), "its record") if "state" in record else None
+    try:
+        state = from_bytes(base64.b64decode(record["state"]), "its record") if "state" in record else None
+        counted = record.get("histogram")
+        histogram = Histogram(**{**counted, "counts": tuple(counted["counts"])}) if counted else None
+        if histogram is not None and len(histogram.counts) != len(Histogram().counts):
+            raise ValueError(f"{len(histogram.counts)} bins")
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(
+            "its record is damaged",
+            where="inspect",
+            found=f"{type(error).__name__}: {error}",
+            expected="a file that `wdistill weigh` wrote",
+            remedy="weigh again",
+        ) from None
     parts = state.parts if isinstance(state, Product) else (state,)
-    fitted = next((part for part in parts if isinstance(part, Debiased)), None)
-    fields = record.get("histogram")
-    return fitted, Histogram(**{**fields, "counts": tuple(fields["counts"])}) if fields else None
+    return next((part for part in parts if isinstance(part, Debiased)), None), histogram
 
 
 def _print_record(record: dict[str, Any], notes: dict[str, str], *, brief: bool = False) -> None:
@@ -257,8 +334,8 @@ def _print_record(record: dict[str, Any], notes: dict[str, str], *, brief: bool 
     fitted, histogram = _known(record)
     if "options" in record:
         notes = {"rule": ",".join(record["options"]["rule"]), **notes}
-    if record.get("clipped"):
-        notes = {"weights that would exceed 1": f"{record['clipped']:,}", **notes}
+    counts = {"clipped to 1": record.get("clipped"), "rows with two equal largest classes": record.get("tied")}
+    notes = {**{name: f"{count:,}" for name, count in counts.items() if count}, **notes}
     console = Console(soft_wrap=False)
     for table in tables(fitted, histogram, notes)[: 1 if brief else None]:
         console.print(table)

@@ -30,7 +30,7 @@ FAULTS = 1000  # faulty rows a block that an error counts
 BLOCK = 1 << 22  # entries a block, at most: enough to outweigh the calls around it
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scan:
     """What one pass over an (n, K) array finds."""
 
@@ -43,7 +43,7 @@ class Scan:
         return len(self.best)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Raw:
     """Per row of a block: argmax, two largest values, a rough sum of all, and exact sums in quanta."""
 
@@ -80,7 +80,9 @@ def scan(
 
     Probabilities must sum to 1 within `tolerance` (None: what the dtype can promise), unless they are renormalized.
     """
+    checks.kind(kind)
     values = checks.matrix(values, name)
+    checks.mistaken_logits(values, kind, name)
     n, k = values.shape
     allowed = checks.tolerance(values.dtype, k) if tolerance is None else tolerance
     half = values.dtype.itemsize == 2
@@ -91,9 +93,18 @@ def scan(
 
     def work(part: slice) -> None:
         rows = checks.widened(values[part])
+        if renormalize and kind == "probabilities":
+            with np.errstate(invalid="ignore", divide="ignore"):
+                given, sums = rows, rows.sum(axis=1, dtype=np.float64)
+                rows = given / sums[:, None]
+            bad = np.flatnonzero(~((given.min(axis=1) >= 0) & np.isfinite(sums) & (sums > checks.LEAST_SUM)))
+            if len(bad):
+                faulty.append((given[bad[:FAULTS]], bad[:FAULTS] + part.start))
+                return
+            corrections.append(float(np.abs(sums - 1).max()))
         raw = _scan_compiled(rows, kind, entropy) if compiled else _scan_numpy(rows, kind, entropy)
         sums = np.exp(np.minimum(raw.top, 1)) * (raw.total * quantum(k)[1]) if kind == "logprobs" else raw.check
-        doubtful = checks.doubtful_rows(raw.top, sums, kind, allowed, renormalize)
+        doubtful = checks.doubtful_rows(raw.top, sums, kind, allowed, renormalize and kind == "logprobs")
         if doubtful.any():
             which = np.flatnonzero(doubtful)
             try:
@@ -103,13 +114,12 @@ def scan(
                 return
             for field, again in zip(vars(raw).values(), vars(_scan_numpy(clean, kind, entropy)).values(), strict=True):
                 field[which] = again
-        scale = _row_sums(rows) if renormalize and kind == "probabilities" else None
-        if renormalize and kind != "logits":
-            corrections.append(float(np.abs((sums if scale is None else scale) - 1).max()))
+        if renormalize and kind == "logprobs":
+            corrections.append(float(np.abs(sums - 1).max()))
         best[part] = raw.best
-        top_gap[part] = _margin(raw, kind, k, scale)
+        top_gap[part] = _margin(raw, kind, k)
         if entropies is not None:
-            entropies[part] = _entropy(raw, kind, k, scale)
+            entropies[part] = _entropy(raw, kind, k)
 
     with np.errstate(over="ignore"):
         parallel(work, n, max(1, min(BLOCK // k, -(-n // (4 * threads())))))
@@ -132,25 +142,20 @@ def fixed(x: NDArray[np.floating], magic: np.float64) -> NDArray[np.int64]:
     return whole
 
 
-def _margin(raw: _Raw, kind: Kind, k: int, scale: Floats | None) -> Floats:
+def _margin(raw: _Raw, kind: Kind, k: int) -> Floats:
     gap: Floats = raw.top.astype(np.float64) - raw.second.astype(np.float64)
     if kind == "probabilities":
-        return gap if scale is None else np.asarray(gap / scale)
+        return gap
     powers: Floats = exp64(-gap)
     return (1.0 - powers) / (raw.total * quantum(k)[1])
 
 
-def _entropy(raw: _Raw, kind: Kind, k: int, scale: Floats | None) -> Floats:
+def _entropy(raw: _Raw, kind: Kind, k: int) -> Floats:
     spread = np.asarray(raw.spread * quantum(k)[1], np.float64)
-    if kind == "probabilities" and scale is None:
+    if kind == "probabilities":
         return np.maximum(spread, 0.0)  # a probability just above 1, within tolerance, would bring it below
-    total = np.asarray(raw.total * quantum(k)[1], np.float64) if scale is None else scale
+    total = np.asarray(raw.total * quantum(k)[1], np.float64)
     return np.asarray(log64(total) + spread / total)
-
-
-def _row_sums(rows: NDArray[np.floating]) -> Floats:
-    magic, unit = quantum(rows.shape[1])
-    return np.asarray(fixed(rows, magic).sum(axis=1) * unit)
 
 
 def _scan_numpy(rows: NDArray[np.floating], kind: Kind, entropy: bool) -> _Raw:

@@ -15,7 +15,7 @@ from wdistill.errors import InputError
 from wdistill.weighting import probabilities
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scores:
     """Confidences the caller already has, in place of a confidence function."""
 

@@ -54,7 +54,7 @@ class IdCheck:
         suspects = np.concatenate([_repeated(part) for part in self._parts()])
         if not len(suspects):
             return
-        wanted, seen, twice = set(suspects.tolist()), set[Any](), dict[Any, None]()
+        seen, twice = set[Any](), dict[Any, None]()
         for ids in again():
             close = np.flatnonzero(np.isin(keys(ids), suspects))
             for value in ids.take(close).to_pylist() if len(close) else ():
@@ -66,7 +66,7 @@ class IdCheck:
             raise InputError(
                 "ids that occur more than once",
                 where=where,
-                found=f"{len(twice)} ids (among {len(wanted)} suspects): {shown}",
+                found=f"{len(twice)} such id{'s' if len(twice) > 1 else ''}: {shown}",
                 expected="every id once",
                 remedy="drop the repeated rows, or give every row an id of its own",
             )

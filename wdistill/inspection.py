@@ -449,10 +449,10 @@ def _summary(fitted: Debiased | None, histogram: Histogram | None) -> dict[str, 
 
 
 def _table(title: str, lines: Mapping[str, str]) -> Table:
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
-    table = Table("", "", title=title, title_justify="left", show_header=False)
+    table = Table("", Column(overflow="fold"), title=title, title_justify="left", show_header=False)
     for name, value in lines.items():
         table.add_row(Text(printable(name)), Text(printable(value)))  # Text: brackets of users are no markup
     return table

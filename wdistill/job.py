@@ -21,9 +21,10 @@ import pyarrow.parquet as pq
 
 import wdistill
 from wdistill import checks, outputs, states, store
-from wdistill.errors import FileError, InputError, printable
+from wdistill.errors import ConfigError, FileError, InputError, printable
 from wdistill.ids import IdCheck
 from wdistill.inspection import Histogram
+from wdistill.joining import is_aligned
 from wdistill.options import Options, check_options, make_rule
 from wdistill.progress import Progress, progress
 from wdistill.readers import Table, open_tables
@@ -43,22 +44,66 @@ def weigh_files(
     with warnings.catch_warnings():
         hear(heard)
         task = prepare(validation, unlabeled, labeled, options)
+        _keep_inputs(output, [*validation, *unlabeled, *labeled])
         folder = output.with_name(f"{output.name}.parts")
+        _refuse_foreign(folder)
         with store.owning(folder):
             _begin(folder, task)
             try:
-                parts = _stream(task, folder)
+                parts = _stream(task, folder, heard)
             except (InputError, FileError):
                 if not any(folder.glob("part-*.parquet")):
-                    store.remove(folder)
+                    _clear(folder)
                 raise
             try:
                 record = _assemble(task, folder, output, parts, heard)
             except InputError:  # repeated ids: no part of this is worth keeping
-                store.remove(folder)
+                _clear(folder)
                 raise
-            store.remove(folder)
+            _clear(folder)
     return record
+
+
+def _keep_inputs(output: Path, sources: Sequence[str]) -> None:
+    """Refuse an output that would replace an input, or that a later run would take for one."""
+    for source in sources:
+        path = Path(source.partition("=")[2] if source.endswith(".npy") and "=" in source else source)
+        clash = output.resolve() == path.resolve() or (output.resolve().parent == path.resolve() and path.is_dir())
+        if clash or output.resolve().match(str(path.resolve())):
+            raise ConfigError(
+                "the output is among the inputs",
+                where=f"--output {output}",
+                found=f"{source} is read",
+                expected="an output of its own",
+                remedy="write the weights to another folder or under another name",
+            )
+
+
+OURS = ("part-*.parquet", ".*.tmp", "aligned-*", "keys-*", "job.json", "warnings.json", "output.tmp", "lock")
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """The folder of parts is made and removed by us alone; one that is there already must be ours."""
+    foreign = (
+        [path.name for path in folder.iterdir() if not any(path.match(name) for name in OURS)] if folder.is_dir() else []
+    )
+    if foreign or (folder.exists() and not folder.is_dir()):
+        raise ConfigError(
+            "finished parts would go where something else is",
+            where=str(folder),
+            found=", ".join(foreign[:5]) or "a file",
+            expected="nothing, or the parts of an earlier run",
+            remedy="move it away, or choose another output",
+        )
+
+
+def _clear(folder: Path) -> None:
+    """Remove what we put into the folder of parts, and the folder, if it is empty then."""
+    for name in OURS:
+        for path in folder.glob(name):
+            store.remove(path)
+    if not any(folder.iterdir()):
+        store.remove(folder)
 
 
 def hear(heard: list[str]) -> None:
@@ -96,20 +141,35 @@ def _begin(folder: Path, task: Task) -> None:
         store.write_bytes(plan, text.encode())
 
 
-def _stream(task: Task, folder: Path) -> list[Part]:
+def _remember(folder: Path, heard: list[str]) -> None:
+    """Keep the warnings so far for a run that goes on from here."""
+    store.write_bytes(folder / "warnings.json", json.dumps(heard).encode())
+
+
+def _stream(task: Task, folder: Path, heard: list[str]) -> list[Part]:
+    if (folder / "warnings.json").exists():
+        for text in json.loads((folder / "warnings.json").read_text()):
+            checks.warn(text)
     for i, table in enumerate(task.tables[1:], 1):
-        if not (folder / f"aligned-{i}" / "columns").exists() and table in task.sides.values():
-            store.remove(folder / f"aligned-{i}")
-            align_table(task, table, folder / f"aligned-{i}")
+        target = folder / f"aligned-{i}"
+        if table in task.sides.values() and not is_aligned(target, task.order):
+            store.remove(target)
+            align_table(task, table, target)
+            _remember(folder, heard)
     parts = _finished_parts(folder, task.tables[0])
     if parts:
-        checks.warn(f"going on behind {parts[-1].next} finished files of an earlier run")
+        print(f"going on behind {parts[-1].next} finished files of an earlier run", file=sys.stderr, flush=True)
     base = task.tables[0]
     start, position = (parts[-1].next, sum(part.seen for part in parts)) if parts else (0, 0)
     with progress("weighing", base.rows) as tick:
         tick(position)
         for part in _weigh_parts(task, folder, start, position, tick):
             parts.append(part)
+            _remember(folder, heard)
+    for side, correction in task.corrections.items():
+        checks.warn(
+            f"--unlabeled, column {side!r}: rows were scaled to sum to 1; the largest correction is {correction:.3g}"
+        )
     return parts
 
 

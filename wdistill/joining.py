@@ -7,7 +7,8 @@ the first table, so that they can be read back in its order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +25,6 @@ BUCKETS = 64
 STRETCH = 1 << 18  # rows of the first table whose numbers lie in one file
 
 Numbers = dict[str, NDArray[np.float64]]
-Tick = Callable[[int], None]
 
 
 @dataclass
@@ -42,8 +42,12 @@ def align(
     other: Iterable[tuple[pa.Array, Numbers]],
     names: tuple[str, str],
     allow_subset: bool,
+    made_for: str,
 ) -> None:
-    """Write the numbers of the other table's rows into `folder`, in the order of the first table's ids."""
+    """Write the numbers of the other table's rows into `folder`, in the order of the first table's ids.
+
+    `made_for` tells that order: `is_aligned` compares it.
+    """
     store.make_folder(folder)
     places = _deal_first(folder / "first", first, names[0])
     columns = _deal_other(folder / "other", other, names[1], places.type)
@@ -66,12 +70,18 @@ def align(
         for side in ("first", "other"):
             store.remove(folder / f"{side}-{i:02d}")
     _report(lost, names, allow_subset)
-    store.write_bytes(folder / "columns", "\n".join(columns).encode())
+    store.write_bytes(folder / "done.json", json.dumps({"columns": columns, "made_for": made_for}).encode())
+
+
+def is_aligned(folder: Path, made_for: str) -> bool:
+    """Whether an earlier run finished aligning for the same order of the first table."""
+    done = folder / "done.json"
+    return done.exists() and json.loads(done.read_text())["made_for"] == made_for
 
 
 def aligned(folder: Path, first: int, count: int) -> tuple[Numbers, NDArray[np.intp]]:
     """Numbers of rows first … first + count of the first table that have any, and which of them those are."""
-    columns = (folder / "columns").read_text().split("\n")
+    columns = json.loads((folder / "done.json").read_text())["columns"]
     tables = []
     for stretch in range(first // STRETCH, (first + count - 1) // STRETCH + 1):
         path = folder / f"rows-{stretch:06d}"

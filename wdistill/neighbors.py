@@ -11,16 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wdistill.threads import parallel
-
 Floats = NDArray[np.float64]
 
 SMALL = 1 << 23  # queries × points up to which plain NumPy is fast enough not to load compiled code
-ROWS = 1 << 16  # rows scaled at once
 BLOCK = 1 << 20  # distances held at once by the NumPy half
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Neighbors:
     """Distinct points with the summed responses of their copies: all that a query needs."""
 
@@ -33,21 +30,23 @@ class Neighbors:
 
     def means(self, queries: Floats) -> Floats:
         """Mean responses of the k nearest points: (n, 2) → (n, R)."""
+        return self.scaled(self.sums(queries))
+
+    def sums(self, queries: Floats) -> Floats:
+        """Sums of all columns over the k nearest points, in quanta: (n, 2) → (n, C)."""
         queries = np.ascontiguousarray(queries, np.float64)
         if len(queries) * self.points.shape[1] <= SMALL:
-            sums = _sums_numpy(queries, self)
-        else:
-            from wdistill.fast_neighbors import neighbor_sums
+            return _sums_numpy(queries, self)
+        from wdistill.fast_neighbors import neighbor_sums
 
-            sums = neighbor_sums(queries, self.points, self.copies, self.values, self.k)
-        means = np.zeros((self.response[-1] + 1, len(queries)))
+        return neighbor_sums(queries, self.points, self.copies, self.values, self.k)
 
-        def scale(part: slice) -> None:
-            for column, (response, unit) in enumerate(zip(self.response, self.units, strict=True)):
-                means[response, part] += sums[part, column] * unit
-            means[:, part] /= self.k
-
-        parallel(scale, len(queries), ROWS)
+    def scaled(self, sums: Floats) -> Floats:
+        """Sums in quanta (n, C) → mean responses (n, R)."""
+        means = np.zeros((self.response[-1] + 1, len(sums)))
+        for column, (response, unit) in enumerate(zip(self.response, self.units, strict=True)):
+            means[response] += sums[:, column] * unit
+        means /= self.k
         return means.T
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +49,9 @@ def check_options(options: Options, labeled: bool) -> None:
     """Choices that exclude each other."""
     for name in options.rule:
         if name not in RULES:
-            raise ConfigError("unknown rule", where="--rule", found=name, expected=", ".join(RULES))
+            close = difflib.get_close_matches(name, RULES, 1)
+            remedy = f"did you mean {close[0]}?" if close else "name one of them, or several with commas"
+            raise ConfigError("unknown rule", where="--rule", found=repr(name), expected=", ".join(RULES), remedy=remedy)
     conflicts = [
         ("threshold" in options.rule and options.threshold is None, "--rule threshold", "needs --threshold VALUE"),
         ("threshold" not in options.rule and options.threshold is not None, "--threshold", "needs --rule threshold"),
@@ -57,11 +60,24 @@ def check_options(options: Options, labeled: bool) -> None:
         ("fidelity" not in options.rule and labeled, "--labeled", "needs --rule fidelity"),
         ("debiased" not in options.rule and options.neighbors is not None, "--neighbors", "needs --rule debiased"),
         (options.renormalize and options.kind == "logits", "--renormalize", "has no meaning with --kind logits"),
+        ("debiased" not in options.rule and options.targets != "soft", "--targets", "needs --rule debiased"),
+        ("debiased" not in options.rule and options.estimate != "paper", "--estimate", "needs --rule debiased"),
+        (
+            not {"debiased", "threshold"} & set(options.rule) and options.confidence != "margin",
+            "--confidence",
+            "needs --rule debiased or threshold",
+        ),
         (len(set(options.rule)) < len(options.rule), "--rule", "names a rule twice"),
     ]
     for holds, where, what in conflicts:
         if holds:
-            raise ConfigError(f"{where} {what}", where=where, found=f"--rule {','.join(options.rule)}", expected=what)
+            raise ConfigError(
+                what,
+                where=where,
+                found=f"--rule {','.join(options.rule)}",
+                expected="options that belong together",
+                remedy="add what is needed, or leave this out",
+            )
 
 
 def make_rule(options: Options, mean: EntropyMean | None) -> Rule[...]:

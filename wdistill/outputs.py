@@ -29,7 +29,7 @@ class Assembly:
 
 def check_output(path: Path) -> None:
     """Refuse an output that could not be written, before any work is done."""
-    if path.suffix not in WRITERS:
+    if path.suffix.lower() not in WRITERS:
         raise ConfigError(
             "unknown kind of output",
             where=f"--output {path}",
@@ -38,7 +38,13 @@ def check_output(path: Path) -> None:
             remedy="name the output weights.parquet, for example",
         )
     if path.is_dir():
-        raise ConfigError("the output is a folder", where=f"--output {path}", found="a folder", expected="a file name")
+        raise ConfigError(
+            "the output is a folder",
+            where=f"--output {path}",
+            found="a folder",
+            expected="a file name",
+            remedy=f"name a file in it: {path / 'weights.parquet'}",
+        )
     if not path.parent.is_dir():
         raise ConfigError(
             "the output's folder does not exist",
@@ -52,7 +58,7 @@ def check_output(path: Path) -> None:
 def write(path: Path, temporary: Path, assembly: Assembly, record: dict[str, Any]) -> None:
     """Write all rows and the record, and only then let `path` appear."""
     with store.writing(path, temporary=temporary) as file:
-        WRITERS[path.suffix](file, assembly, record)
+        WRITERS[path.suffix.lower()](file, assembly, record)
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
@@ -60,9 +66,11 @@ def read_record(path: Path) -> dict[str, Any] | None:
     import pyarrow.parquet as pq
 
     try:
-        if path.suffix in (".parquet", ".pq"):
+        with path.open("rb") as file:
+            magic = file.read(4)
+        if magic == b"PAR1":
             text = (pq.read_metadata(path).metadata or {}).get(RECORD)
-        elif path.suffix == ".npz":
+        elif magic == b"PK\x03\x04":
             with zipfile.ZipFile(path) as archive:
                 text = archive.read(MEMBER) if MEMBER in archive.namelist() else None
         else:

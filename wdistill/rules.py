@@ -41,6 +41,7 @@ Targets = Literal["soft", "hard"]
 Estimate = Literal["paper", "conditional", "ratio"]
 P = ParamSpec("P")
 BLOCK = 1 << 17  # predictions whose losses are computed at once
+ROWS = 1 << 15  # rows whose weights are computed at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,7 @@ class Weighed:
     distortion: Floats | None = None  # (n,) estimated loss distortion
     clipped: int = 0  # rows whose unclipped weight would be above 1
     tied: int = 0  # rows in which the teacher's two largest classes are equal
-    floored: int = 0  # validation rows whose loss on the truth was floored
+    floored: int = 0  # validation rows with a wrong teacher whose loss on the truth was floored
     largest_distortion: float = 0.0  # of any validation row
     factors: dict[str, Floats] = field(default_factory=dict)  # of a composition, by rule
 
@@ -114,6 +115,14 @@ def weigh(
 ) -> Weighed:
     """Weigh one chunk with a fitted rule; chunks give the same bits as the whole."""
     checks.kind(kind)
+    if not hasattr(fitted, "weigh_rows"):
+        raise ConfigError(
+            "not a fitted rule",
+            where="weigh",
+            found=repr(fitted),
+            expected="what a rule's fit() returned",
+            remedy="fit the rule first: weigh(debiased.fit(evidence), teacher, student)",
+        )
     rows = Rows(teacher, student, truth, kind=kind, renormalize=renormalize, tolerance=tolerance)
     if len(rows) == 0:
         raise checks.no_rows("teacher")
@@ -151,6 +160,7 @@ def debiased(
     "paper" as Algorithm 2 does, error and distortion apart; "conditional" the distortion over the wrong ones only;
     "ratio" mean loss on the truth over mean loss on the target. `neighbors=None` is k = ceil(√m / 2).
     """
+    _measure(confidence)
     _one_of("targets", targets, ("soft", "hard"))
     _one_of("estimate", estimate, ("paper", "conditional", "ratio"))
     labels = evidence.validation_labels
@@ -233,28 +243,30 @@ class Debiased:
         error = self.wrong.astype(np.float64)
         if self.estimate == "ratio":
             truth = np.maximum(self.truth_loss, LOSS_FLOOR)
-            responses = [error, truth, np.where(self.wrong, self.target_loss, truth)]
+            responses = [error, truth, np.where(self.wrong, self.target_loss - truth, 0.0)]
         else:
             responses = [error, np.where(self.wrong, self.distortion, 0.0)]
         return neighbors(self.points, np.stack(responses, axis=1), self.k)
 
     def estimates(self, queries: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
         """Weights, error, distortion (n,) at points (n, 2) of the plane, and where the weight was clipped to 1."""
-        means = self.neighbors.means(queries)
-        weights, seen, clipped = np.empty(len(queries)), np.empty(len(queries)), np.empty(len(queries), bool)
+        sums, n = self.neighbors.sums(queries), len(queries)
+        weights, error, seen, clipped = np.empty(n), np.empty(n), np.empty(n), np.empty(n, bool)
 
         def work(part: slice) -> None:
-            weights[part], seen[part], clipped[part] = self._weights(means[part])
+            means = self.neighbors.scaled(sums[part])
+            error[part] = means[:, 0]
+            weights[part], seen[part], clipped[part] = self._weights(means)
 
-        parallel(work, len(queries), BLOCK)
-        return weights, means[:, 0], seen, clipped
+        parallel(work, n, ROWS)
+        return weights, error, seen, clipped
 
     def _weights(self, means: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """Weights, distortion, and where clipped, from mean responses (n, R)."""
         error = means[:, 0]
         if self.estimate == "ratio":
-            truth, target = means[:, 1], means[:, 2]
-            return truth / np.maximum(target, truth), target / truth, target < truth
+            truth, excess = means[:, 1], means[:, 2]  # of the loss on the target over the loss on the truth
+            return truth / (truth + np.maximum(excess, 0.0)), 1.0 + excess / truth, excess < 0
         if self.estimate == "conditional":  # D: the mean over the wrong neighbours
             seen = np.divide(means[:, 1], error, out=np.ones_like(error), where=error > 0)
         else:  # d̂ = mean over all neighbours, the right ones counting 1
@@ -338,7 +350,8 @@ class Fidelity:
 @rule
 def threshold(evidence: Evidence, *, at: float, confidence: Confidence = margin) -> Fitted:
     """1 where the teacher's confidence is at least `at`, else 0; for entropy, where it is at most `at`."""
-    if isinstance(at, str) or not np.isfinite(at):
+    _measure(confidence)
+    if not isinstance(at, int | float | np.number) or not np.isfinite(at):
         raise ConfigError("not a threshold", where="at", found=repr(at), expected="a finite number", remedy="try at=0.5")
     return Threshold(float(at), confidence)
 
@@ -380,6 +393,16 @@ def compose(*rules: Rule[...]) -> Rule[[]]:
             expected="one or more rules",
             remedy="name the rules: compose(debiased, fidelity)",
         )
+
+    for each in rules:
+        if not isinstance(each, Rule):
+            raise ConfigError(
+                "not a rule",
+                where="compose",
+                found=repr(each),
+                expected="rules such as debiased",
+                remedy="write a function of your own as a rule: @rule on its fitting step",
+            )
 
     def product(evidence: Evidence) -> Fitted:
         return Product(tuple(each.fit(evidence) for each in rules))
@@ -428,6 +451,17 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
         )
 
 
+def _measure(confidence: Any) -> None:
+    if not callable(confidence) and not isinstance(confidence, Scores):
+        raise ConfigError(
+            "not a confidence",
+            where="confidence",
+            found=repr(confidence),
+            expected="a function such as margin or entropy, or Scores",
+            remedy="pass the function itself: confidence=margin",
+        )
+
+
 def _check_neighbors(wanted: int | None, m: int) -> int:
     if wanted is None:
         return neighbors_of(m)
@@ -463,11 +497,3 @@ def _warn_about(fitted: Debiased, evidence: Evidence, student_best: NDArray[np.i
             f"{fitted.floored} of {m} validation rows have a wrong teacher and a student loss below {LOSS_FLOOR:g}: "
             f"their distortion is capped (largest {fitted.distortion.max():.3g})"
         )
-    for name in ("teacher", "student"):
-        if evidence.kind == "logits" and _look_like_probabilities(getattr(evidence, f"validation_{name}")):
-            checks.warn(f"the {name}'s logits look like probabilities: a second softmax would flatten every confidence")
-
-
-def _look_like_probabilities(values: NDArray[Any]) -> bool:
-    wide = values[:1000].astype(np.float64)
-    return bool((wide >= 0).all() and (wide <= 1).all() and np.allclose(wide.sum(axis=1), 1, atol=1e-2))

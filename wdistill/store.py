@@ -116,6 +116,7 @@ def storage_error(error: OSError, path: Path) -> StorageError:
         errno.EDQUOT: "your quota is used up: free some space or write elsewhere",
         errno.ENOENT: "make the folder first",
         errno.EACCES: "choose a place you may write to",
+        errno.ENAMETOOLONG: "choose a shorter name",
         errno.EROFS: "choose a file system that is not read-only",
     }
     return StorageError(

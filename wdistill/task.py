@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,20 @@ class Task:
     classes: int
     names: Sequence[str] | None
     evidence: Evidence
+    corrections: dict[str, float] = field(default_factory=dict)  # largest so far, of columns whose rows were scaled
 
     @property
     def sides(self) -> dict[str, Table]:
         """The columns the rules need, and the table that has each."""
         needed = dict.fromkeys(side for name in self.options.rule for side in NEEDS[name])
         return {side: holder(self.tables, self.options.truth or "" if side == "truth" else side) for side in needed}
+
+    @property
+    def order(self) -> str:
+        """What the order of the unlabeled rows depends on."""
+        return json.dumps(
+            [[str(path), *stamp] for path, stamp in zip(self.tables[0].files, self.tables[0].stamps, strict=True)]
+        )
 
     @property
     def entropies(self) -> bool:
@@ -125,7 +134,8 @@ def align_table(task: Task, table: Table, target: Path) -> None:
                 yield chunk.ids, _numbers(task, table, chunk)
                 tick(len(chunk.ids))
 
-    align(target, ids(), numbers(), (str(base.files[0]), str(table.files[0])), task.options.allow_subset)
+    names = (str(base.files[0]), str(table.files[0]))
+    align(target, ids(), numbers(), names, task.options.allow_subset, task.order)
 
 
 def _own(task: Task, table: Table) -> list[str]:
@@ -144,7 +154,7 @@ def _seen(task: Task, table: Table, chunk: Chunk, side: str) -> Scan:
         values = _checked(chunk.columns[side], side, task)
         found = scan(values, entropy=task.entropies, name=side, **reading(task, table))
     if found.correction > checks.tolerance(values.dtype, task.classes):
-        checks.warn(f"{table.option}: rows of column {side!r} did not sum to 1 and were scaled")
+        task.corrections[side] = max(found.correction, task.corrections.get(side, 0.0))
     return found
 
 
@@ -168,13 +178,13 @@ def _numbers(task: Task, table: Table, chunk: Chunk) -> Numbers:
     return numbers
 
 
-def task_rows(task: Task, folder: Path | None, start: int, position: int) -> Iterator[tuple[Chunk, Rows, np.ndarray]]:
+def task_rows(task: Task, folder: Path, start: int, position: int) -> Iterator[tuple[Chunk, Rows, np.ndarray]]:
     """Chunks of the first table from file `start` on, their rows as rules see them, and which rows those are."""
     base = task.tables[0]
     others = [i for i, table in enumerate(task.tables) if i and table in task.sides.values()]
     for chunk in _chunks(task, base, start):
         n = len(chunk.ids)
-        joined = [aligned(folder / f"aligned-{i}", position, n) for i in others] if folder else []
+        joined = [aligned(folder / f"aligned-{i}", position, n) for i in others]
         kept = np.arange(n)
         for _, which in joined:
             kept = np.intersect1d(kept, which, assume_unique=True)

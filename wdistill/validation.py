@@ -75,6 +75,8 @@ def naming_ids(ids: pa.Array, option: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
+        if not error.where.startswith("validation_"):
+            raise
         column = error.where.removeprefix("validation_").removesuffix("s" if error.where.endswith("labels") else "")
         shown = ids.take(pa.array(error.rows, pa.int64())).to_pylist() if error.rows else []
         raise error.at(f"{option}, column {column!r}", 0, shown) from None
@@ -101,7 +103,7 @@ def holder(tables: Sequence[Table], column: str) -> Table:
             where=option,
             found=" and ".join(str(table.files[0]) for table in holders),
             expected="each column in one table",
-            remedy="leave the column out of one of them",
+            remedy="leave the column out of one of them; shards of one table are given as a folder or a quoted 'glob*'",
         )
     if not holders:
         present = sorted({name for table in tables for name in table.columns})

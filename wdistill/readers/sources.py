@@ -55,6 +55,14 @@ def _table(option: str, files: tuple[Path, ...], kind: str, reader: Format) -> T
 
 
 def _source(text: str, option: str) -> Source:
+    if not text.strip():
+        raise FileError(
+            "an empty path",
+            where=option,
+            found=repr(text),
+            expected="a file, a folder or a glob",
+            remedy="Check the variable that should hold the path.",
+        )
     column, equals, rest = text.partition("=")
     named = equals and column.isidentifier() and not os.path.lexists(text)
     if named and (os.path.lexists(rest) or rest.endswith(".npy")):
