@@ -302,6 +302,8 @@ def fidelity(evidence: Evidence, *, mean: EntropyMean | None = None, over: Liter
         for name, values in parts.items():
             if values is not None:
                 mean = mean.plus(values, name=name, **evidence.reading)
+        if over == "all" and evidence.labeled_teacher is None and evidence.teacher is not None:
+            checks.warn("fidelity's mean entropy runs over the unlabeled rows only: no labeled rows were given")
     if mean.count == 0:
         raise InputError(
             "fidelity needs the teacher's mean entropy",

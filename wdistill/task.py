@@ -93,6 +93,8 @@ def read_gold(gold: Sequence[Table], options: Options, others: Sequence[Table]) 
 
 def _mean_entropy(task: Task, teacher: Table, labeled: Sequence[Table]) -> EntropyMean:
     """Fidelity's first pass: over the unlabeled rows and, if given, the labeled ones."""
+    if not labeled:
+        checks.warn("fidelity's mean entropy runs over the unlabeled rows only: --labeled names no labeled rows")
     mean = EntropyMean()
     for table in (teacher, *([holder(labeled, "teacher")] if labeled else [])):
         with progress(f"mean entropy of {table.option}", table.rows) as tick:
