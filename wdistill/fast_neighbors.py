@@ -23,9 +23,10 @@ DEPTH = 40  # nor those halved so often
 TASKS = 16  # pieces of work a thread, so that all end together
 
 compiled: Callable[..., Any] = njit(nogil=True, cache=True, error_model="numpy")
+inlined: Callable[..., Any] = njit(nogil=True, cache=True, error_model="numpy", forceinline=True)  # called per query
 
 
-@compiled
+@inlined
 def count(distances, copies, size, limit):
     """Copies of the points whose squared distance is at most `limit`."""
     found = 0
@@ -34,7 +35,7 @@ def count(distances, copies, size, limit):
     return found
 
 
-@compiled
+@inlined
 def narrow(distances, copies, size, rank, base, above, guess, steps):
     """Limits (below, above) with count(below) < rank <= count(above), and those two counts; stops early on a perfect cut."""
     below, at_below, at_above = -1.0, 0, count(distances, copies, size, above)
@@ -55,13 +56,18 @@ def narrow(distances, copies, size, rank, base, above, guess, steps):
     return below, at_below, above, at_above
 
 
-@compiled
-def settle(x, y, px, py, copies, values, size, rank, sure, reach, guess, distances, base, sums):
-    """Sums over the `rank` nearest of the points in doubt, and `base`; returns a limit that may suit the next query."""
+@inlined
+def measure(x, y, px, py, size, distances):
     for i in range(size):
         dx = px[i] - x
         dy = py[i] - y
         distances[i] = dx * dx + dy * dy
+
+
+@inlined
+def settle(x, y, px, py, copies, values, size, rank, sure, reach, guess, distances, base, sums):
+    """Sums over the `rank` nearest of the points in doubt, and `base`; returns a limit that may suit the next query."""
+    measure(x, y, px, py, size, distances)
     below, at_below, above, at_above = narrow(distances, copies, size, rank, sure, reach, guess, 10)
     while at_above != rank:  # a tie, or points too close for halving: go from one distinct distance to the next
         above = np.inf
@@ -85,6 +91,66 @@ def settle(x, y, px, py, copies, values, size, rank, sure, reach, guess, distanc
                 tied += values[column, i] if below < distances[i] <= above else 0
             sums[column] = total + (rank - at_below) / (at_above - at_below) * tied
     return above
+
+
+@inlined
+def count_four(d0, d1, d2, d3, copies, size, limits, found):
+    """`count` for four queries at a time."""
+    l0, l1, l2, l3 = limits[0], limits[1], limits[2], limits[3]
+    n0, n1, n2, n3 = 0, 0, 0, 0
+    for i in range(size):
+        n0 += copies[i] if d0[i] <= l0 else 0
+        n1 += copies[i] if d1[i] <= l1 else 0
+        n2 += copies[i] if d2[i] <= l2 else 0
+        n3 += copies[i] if d3[i] <= l3 else 0
+    found[0], found[1], found[2], found[3] = n0, n1, n2, n3
+
+
+@inlined
+def add_four(d0, d1, d2, d3, values, size, limits, base, out, row):
+    """Sums over the listed points within the limits of four queries, and `base`, into four rows of `out`."""
+    l0, l1, l2, l3 = limits[0], limits[1], limits[2], limits[3]
+    for column in range(base.size):
+        n0, n1, n2, n3 = base[column], base[column], base[column], base[column]
+        line = values[column]
+        for i in range(size):
+            n0 += line[i] if d0[i] <= l0 else 0
+            n1 += line[i] if d1[i] <= l1 else 0
+            n2 += line[i] if d2[i] <= l2 else 0
+            n3 += line[i] if d3[i] <= l3 else 0
+        out[row, column], out[row + 1, column], out[row + 2, column], out[row + 3, column] = n0, n1, n2, n3
+
+
+@inlined
+def settle_four(queries, first, px, py, copies, values, size, rank, sure, reach, everyone, distances, four, base, out, row):
+    """`settle` for four queries at a time, whose steps the processor overlaps; False if one of them has no perfect cut."""
+    d0, d1, d2, d3 = distances
+    limits, below, at_below, above, at_above, found = four
+    measure(queries[first, 0], queries[first, 1], px, py, size, d0)
+    measure(queries[first + 1, 0], queries[first + 1, 1], px, py, size, d1)
+    measure(queries[first + 2, 0], queries[first + 2, 1], px, py, size, d2)
+    measure(queries[first + 3, 0], queries[first + 3, 1], px, py, size, d3)
+    floor = max(sure, 0.0)
+    for q in range(4):
+        below[q], at_below[q], above[q], at_above[q] = floor, 0.0, reach, everyone
+        limits[q] = 0.5 * (floor + reach)
+    for _ in range(9):
+        count_four(d0, d1, d2, d3, copies, size, limits, found)
+        cut = 0
+        for q in range(4):
+            at, limit = np.float64(found[q]), limits[q]
+            less, more = at < rank, at > rank
+            cut += 0 if less or more else 1
+            below[q] = limit if less else below[q]
+            at_below[q] = at if less else at_below[q]
+            above[q] = limit if more else above[q]
+            at_above[q] = at if more else at_above[q]
+            share = min(max((rank + 0.5 - at_below[q]) / (at_above[q] - at_below[q]), 0.05), 0.95)
+            limits[q] = below[q] + (above[q] - below[q]) * share if less or more else limit
+        if cut == 4:
+            add_four(d0, d1, d2, d3, values, size, limits, base, out, row)
+            return True
+    return False
 
 
 @compiled
@@ -149,6 +215,8 @@ def serve(queries, firsts, lasts, points, copies, values, k, out):
     xs, ys = np.empty((DEPTH + 2, m + 1)), np.empty((DEPTH + 2, m + 1))
     bases, listed = np.zeros((DEPTH + 2, columns), np.int64), np.empty((columns, m), np.int64)
     near, far, sums = np.empty(m), np.empty(m), np.empty(columns)
+    distances = (near, far, np.empty(m), np.empty(m))
+    four = (np.empty(4), np.empty(4), np.empty(4), np.empty(4), np.empty(4), np.empty(4, np.int64))
     todo = np.empty((DEPTH + 2, 5), np.int64)  # first and last query, level, length of the list above, rank
     limits = np.empty((DEPTH + 2, 2))  # sure and reach of the box above
     found = np.empty(((lasts - firsts).max(), columns))  # one bucket's sums: written out together, or each store would stall
@@ -177,12 +245,37 @@ def serve(queries, firsts, lasts, points, copies, values, k, out):
                     for i in range(size):
                         listed[column, i] = values[column, chosen[i]]
                 guess = 0.5 * (sure + reach)
-                for i in range(first, last):
-                    x, y, own = queries[i, 0], queries[i, 1], found[i - firsts[b]]
-                    if rank > 0 and (i == first or not same):
-                        guess = settle(x, y, px, py, pc, listed, size, rank, sure, reach, guess, near, base, sums)
-                    for column in range(columns):
-                        own[column] = sums[column]
+                everyone, i = count(px, pc, size, np.inf), first
+                while i < last:
+                    if i + 4 <= last and rank > 0 and not same:
+                        place = i - firsts[b]
+                        if settle_four(
+                            queries,
+                            i,
+                            px,
+                            py,
+                            pc,
+                            listed,
+                            size,
+                            rank,
+                            sure,
+                            reach,
+                            everyone,
+                            distances,
+                            four,
+                            base,
+                            found,
+                            place,
+                        ):
+                            i += 4
+                            continue
+                    for _ in range(min(4, last - i)):
+                        x, y, own = queries[i, 0], queries[i, 1], found[i - firsts[b]]
+                        if rank > 0 and (i == first or not same):
+                            guess = settle(x, y, px, py, pc, listed, size, rank, sure, reach, guess, near, base, sums)
+                        for column in range(columns):
+                            own[column] = sums[column]
+                        i += 1
             else:
                 if x1 - x0 >= y1 - y0:
                     middle = halve(queries, first, last, 0, x0 + 0.5 * (x1 - x0))
