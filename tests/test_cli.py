@@ -431,6 +431,10 @@ def shards(tmp_path: Path, count: int = 6) -> tuple[Path, Path]:
     return write(tmp_path / "v.parquet", VALIDATION), tmp_path / "u"
 
 
+def weigh_command(validation: Path, unlabeled: Path, output: Path) -> list[str]:
+    return ["weigh", "--validation", str(validation), "--unlabeled", str(unlabeled), "--output", str(output)]
+
+
 SLOW = """
 import sys, time, os, signal
 import wdistill.job as job
@@ -449,15 +453,7 @@ sys.exit(cli.main(sys.argv[2:]))
 @pytest.mark.parametrize("stop_at", ["part-000000.parquet", "part-000003.parquet", "w.parquet"])
 def test_a_killed_job_goes_on_from_its_finished_parts(tmp_path: Path, stop_at: str) -> None:
     validation, unlabeled = shards(tmp_path)
-    command = [
-        "weigh",
-        "--validation",
-        str(validation),
-        "--unlabeled",
-        str(unlabeled),
-        "--output",
-        str(tmp_path / "w.parquet"),
-    ]
+    command = weigh_command(validation, unlabeled, tmp_path / "w.parquet")
     script = SLOW.format(action="os.kill(os.getpid(), signal.SIGKILL)")
     killed = subprocess.run([sys.executable, "-c", script, stop_at, *command], capture_output=True)
     assert killed.returncode == -signal.SIGKILL and not (tmp_path / "w.parquet").exists()
@@ -475,15 +471,7 @@ def test_a_killed_job_goes_on_from_its_finished_parts(tmp_path: Path, stop_at: s
 
 def test_parts_of_changed_files_or_options_are_done_again(tmp_path: Path) -> None:
     validation, unlabeled = shards(tmp_path)
-    command = [
-        "weigh",
-        "--validation",
-        str(validation),
-        "--unlabeled",
-        str(unlabeled),
-        "--output",
-        str(tmp_path / "w.parquet"),
-    ]
+    command = weigh_command(validation, unlabeled, tmp_path / "w.parquet")
     script = SLOW.format(action="os.kill(os.getpid(), signal.SIGKILL)")
     subprocess.run([sys.executable, "-c", script, "part-000004.parquet", *command], capture_output=True)
     write(unlabeled / "1.parquet", columns(99, 300, first=1000))
@@ -498,15 +486,7 @@ def test_parts_of_changed_files_or_options_are_done_again(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
 def test_interrupted_by_a_signal(tmp_path: Path, sent: signal.Signals, code: int) -> None:
     validation, unlabeled = shards(tmp_path)
-    command = [
-        "weigh",
-        "--validation",
-        str(validation),
-        "--unlabeled",
-        str(unlabeled),
-        "--output",
-        str(tmp_path / "w.parquet"),
-    ]
+    command = weigh_command(validation, unlabeled, tmp_path / "w.parquet")
     script = SLOW.format(action="open(path.parent.parent / 'here', 'w').close(); time.sleep(60)")
     job = subprocess.Popen(
         [sys.executable, "-c", script, "part-000002.parquet", *command], stderr=subprocess.PIPE, text=True
@@ -523,15 +503,7 @@ def test_interrupted_by_a_signal(tmp_path: Path, sent: signal.Signals, code: int
 
 def test_two_jobs_for_one_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     validation, unlabeled = shards(tmp_path)
-    command = [
-        "weigh",
-        "--validation",
-        str(validation),
-        "--unlabeled",
-        str(unlabeled),
-        "--output",
-        str(tmp_path / "w.parquet"),
-    ]
+    command = weigh_command(validation, unlabeled, tmp_path / "w.parquet")
     script = SLOW.format(action="open(path.parent.parent / 'here', 'w').close(); time.sleep(60)")
     job = subprocess.Popen([sys.executable, "-c", script, "part-000002.parquet", *command])
     try:
@@ -548,15 +520,7 @@ def test_two_jobs_for_one_output(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_no_space_is_an_error_of_ours_and_loses_nothing(tmp_path: Path) -> None:
     validation, unlabeled = shards(tmp_path)
-    command = [
-        "weigh",
-        "--validation",
-        str(validation),
-        "--unlabeled",
-        str(unlabeled),
-        "--output",
-        str(tmp_path / "w.parquet"),
-    ]
+    command = weigh_command(validation, unlabeled, tmp_path / "w.parquet")
     script = SLOW.format(
         action="raise __import__('wdistill').store.storage_error(OSError(28, 'No space left on device'), path)"
     )

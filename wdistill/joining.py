@@ -55,8 +55,8 @@ def align(
     stretches = [0] * (-(-places.rows // STRETCH))
     for i in range(BUCKETS):
         left, right = _read(folder / f"first-{i:02d}"), _read(folder / f"other-{i:02d}")
-        _refuse_repeats(left, names[0])
-        _refuse_repeats(right, names[1])
+        refuse_repeats(left["id"].combine_chunks(), names[0])
+        refuse_repeats(right["id"].combine_chunks(), names[1])
         found = pc.index_in(left["id"], value_set=right["id"])
         _count_unmatched(lost, left, right, found)
         kept = np.flatnonzero(pc.is_valid(found).to_numpy(zero_copy_only=False))
@@ -159,18 +159,18 @@ def _read(path: Path) -> pa.Table:
     return pa.concat_tables(streams()).combine_chunks()
 
 
-def _refuse_repeats(table: pa.Table, name: str) -> None:
-    if pc.count_distinct(table["id"]).as_py() == table.num_rows:
-        return
-    counts = pc.value_counts(table["id"].combine_chunks())
+def refuse_repeats(ids: pa.Array, name: str) -> None:
+    """Every id of a table once."""
+    counts = pc.value_counts(ids)
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-    raise InputError(
-        "ids that occur more than once",
-        where=name,
-        found="among others " + ", ".join(repr(value) for value in repeated[:5].to_pylist()),
-        expected="every id once",
-        remedy="drop the repeated rows, or give every row an id of its own",
-    )
+    if len(repeated):
+        raise InputError(
+            "ids that occur more than once",
+            where=name,
+            found="such as " + ", ".join(repr(value) for value in repeated[:5].to_pylist()),
+            expected="every id once",
+            remedy="drop the repeated rows, or give every row an id of its own",
+        )
 
 
 def _count_unmatched(lost: Unmatched, left: pa.Table, right: pa.Table, found: pa.Array) -> None:

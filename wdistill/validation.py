@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from wdistill import checks
 from wdistill.errors import ConfigError, InputError
 from wdistill.evidence import Evidence
-from wdistill.joining import same_type
+from wdistill.joining import refuse_repeats, same_type
 from wdistill.readers import Chunk, Table
 
 
@@ -39,7 +39,7 @@ def read_validation(
                 "the validation set is empty", where=table.option, found="0 rows", expected="at least 1 row, better 100"
             )
         these = pa.concat_arrays([chunk.ids for chunk in chunks])
-        _refuse_repeats(these, table)
+        refuse_repeats(these, f"{table.option} {table.files[0]}")
         columns = {name: np.concatenate([chunk.columns[name] for chunk in chunks]) for name in own}
         if ids is None:
             ids, found = these, columns
@@ -141,19 +141,6 @@ def same_class_names(tables: Sequence[Table], given: Sequence[str] | None) -> Se
                 remedy="write the columns of all tables in one order",
             )
     return names
-
-
-def _refuse_repeats(ids: pa.Array, table: Table) -> None:
-    counts = pc.value_counts(ids)
-    repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-    if len(repeated):
-        raise InputError(
-            "ids that occur more than once",
-            where=f"{table.option} {table.files[0]}",
-            found=f"{len(repeated)} ids: {', '.join(repr(value) for value in repeated[:5].to_pylist())}",
-            expected="every id once",
-            remedy="drop the repeated rows, or give every row an id of its own",
-        )
 
 
 def _match(ids: pa.Array, these: pa.Array, table: Table, allow_subset: bool) -> tuple[np.ndarray, np.ndarray]:
