@@ -19,7 +19,7 @@ $(VENV)/.bench: $(VENV)/.ready
 	touch $@
 
 demo: setup
-	$(BIN)/python examples/digits.py
+	$(BIN)/wdistill demo --run demo
 
 test: check
 	$(BIN)/python -m pytest -n 2

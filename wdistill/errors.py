@@ -60,10 +60,32 @@ class StorageError(WdistillError, OSError):
     exit_code = 3
 
 
+class CheckpointError(WdistillError):
+    """A run folder is damaged beyond what its two generations can mend."""
+
+    exit_code = 3
+
+
+class LeakError(WdistillError, ValueError):
+    """Rows that must not meet are in two sets: a validation row that the teacher was trained on."""
+
+
+class NumericalError(WdistillError, ArithmeticError):
+    """A loss or a parameter is not a finite number; the last good state is kept."""
+
+    exit_code = 4
+
+
 class BusyError(WdistillError):
     """Another process is writing the same output."""
 
     exit_code = 5
+
+
+class UnfinishedError(WdistillError):
+    """The run stopped for a reason outside of it, and goes on when it is started again."""
+
+    exit_code = 75
 
 
 class WdistillWarning(UserWarning):

@@ -183,16 +183,22 @@ def _stretch(column: Floats, size: int) -> Floats:
 # ------------------------------------------------------------------------------------------------------------- picture
 
 _PIXELS = 1600  # a picture's width
-_DRAWN = 1500  # validation points drawn at most
-_INK, _GREY, _PALE = "#333333", "#6b7280", "#d3d7de"
-_BLUE, _ORANGE = "#0072b2", "#d55e00"  # of Okabe and Ito's palette, safe for the colour-blind
-_LOOK = {
+DRAWN = 1500  # validation points drawn at most
+Map = Literal["error", "distortion", "weight"]
+MAPS: dict[Map, str] = {
+    "error": "Estimated error of the teacher",
+    "distortion": "Estimated distortion (1: none)",
+    "weight": "Weight",
+}
+INK, GREY, PALE = "#333333", "#6b7280", "#d3d7de"
+BLUE, ORANGE = "#0072b2", "#d55e00"  # of Okabe and Ito's palette, safe for the colour-blind
+LOOK = {
     "font.size": 13,
     "axes.titlesize": 13.5,
     "axes.titlelocation": "left",
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.edgecolor": _INK,
+    "axes.edgecolor": INK,
     "legend.frameon": False,
     "svg.hashsalt": "wdistill",  # the same picture, the same bytes
 }
@@ -220,28 +226,28 @@ def picture(
             expected="at least one of them",
             remedy="pass the fitted rule, or a histogram of its weights",
         )
-    with matplotlib.style.context(["default", _LOOK]):
+    with matplotlib.style.context(["default", LOOK]):
         width, height = (16.0, 10.8) if fitted else (11.0, 5.5)
         roomy = ConstrainedLayoutEngine(w_pad=0.14, h_pad=0.1)
         figure = Figure(figsize=(width, height), dpi=_PIXELS / width, layout=roomy)
-        figure.suptitle(_drawable(title), fontsize=17 if fitted else 12, parse_math=False)
+        figure.suptitle(drawable(title), fontsize=17 if fitted else 12, parse_math=False)
         if fitted:
             above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[1, 1.12])[:, 0]
             accuracy, calibration, *rest = above.subplots(1, 3 if known else 2)
-            _draw_accuracy(accuracy, fitted)
+            draw_accuracy(accuracy, fitted)
             _draw_reliability(calibration, fitted)
             _draw_planes(below, fitted)
         else:
             rest = [figure.subplots()]
         if known:
-            _draw_histogram(rest[0], known)
+            draw_histogram(rest[0], known)
         buffer = io.BytesIO()
         nameless: dict[str, Any] = {"Software": None} if format == "png" else {"Date": None, "Creator": None}
         figure.savefig(buffer, format=format, metadata=nameless)
     return buffer.getvalue()
 
 
-def _draw_accuracy(axes: Axes, fitted: Debiased) -> None:
+def draw_accuracy(axes: Axes, fitted: Debiased) -> None:
     """Accuracy by margin, and beneath it a low skyline of how many rows there are."""
     bins = accuracy_by_margin(fitted.margins, fitted.wrong, _bins_for(len(fitted.wrong)))
     right, m = int(np.count_nonzero(~fitted.wrong)), len(fitted.wrong)
@@ -251,21 +257,21 @@ def _draw_accuracy(axes: Axes, fitted: Debiased) -> None:
     rows = axes.twinx()
     if crowded:
         counts = np.array([each.rows for each in bins])
-        rows.bar(places, counts, color=_PALE)
+        rows.bar(places, counts, color=PALE)
         axes.set_xticks(places, [_near_one(mean) for mean in means], rotation=40, ha="right", rotation_mode="anchor")
         axes.set_xlabel("mean of the teacher's margin, bins equally spaced")
     else:
         counts = np.histogram(fitted.margins, _EDGES)[0]
-        rows.bar(_EDGES[:-1], counts, 1 / BINS, align="edge", color=_PALE)
+        rows.bar(_EDGES[:-1], counts, 1 / BINS, align="edge", color=PALE)
         axes.set_xlim(-0.03, 1.03)
         axes.set_xlabel("teacher's margin")
     rows.set_ylim(0, 4 * counts.max())
     rows.set_yticks([0, int(counts.max())], ["0", f"{counts.max():,}"])
-    rows.set_ylabel("validation rows (grey)", loc="bottom", color=_GREY, fontsize=11)
-    rows.tick_params(axis="y", colors=_GREY, labelsize=11)
+    rows.set_ylabel("validation rows (grey)", loc="bottom", color=GREY, fontsize=11)
+    rows.tick_params(axis="y", colors=GREY, labelsize=11)
     axes.set_zorder(rows.get_zorder() + 1)
     axes.patch.set_visible(False)
-    axes.axhline(right / m, color=_INK, linewidth=1, linestyle=":")
+    axes.axhline(right / m, color=INK, linewidth=1, linestyle=":")
     _draw_bins(axes, places, bins)
     axes.set_ylim(_floor([each.accuracy - each.standard_error for each in bins]), 1.03)
     axes.set_ylabel("teacher's accuracy")
@@ -278,7 +284,7 @@ def _draw_accuracy(axes: Axes, fitted: Debiased) -> None:
 def _draw_reliability(axes: Axes, fitted: Debiased) -> None:
     found = reliability(fitted.certainty, fitted.wrong, _bins_for(len(fitted.wrong)))
     low = _floor([x for each in found.bins for x in (each.accuracy - each.standard_error, each.mean)])
-    axes.plot([low, 1], [low, 1], color=_INK, linewidth=1, linestyle=":")
+    axes.plot([low, 1], [low, 1], color=INK, linewidth=1, linestyle=":")
     _draw_bins(axes, np.array([each.mean for each in found.bins]), found.bins)
     axes.set_xlim(low, 1.03)
     axes.set_ylim(low, 1.03)
@@ -290,16 +296,16 @@ def _draw_reliability(axes: Axes, fitted: Debiased) -> None:
 def _draw_bins(axes: Axes, places: NDArray[Any], bins: Sequence[Bin]) -> None:
     y, error = np.array([(each.accuracy, each.standard_error) for each in bins]).T
     spread = np.stack([np.minimum(error, y), np.minimum(error, 1 - y)])  # a bar ends where accuracies end
-    axes.errorbar(places, y, spread, color=_BLUE, marker="o", markersize=7, linewidth=1.5, capsize=4)
+    axes.errorbar(places, y, spread, color=BLUE, marker="o", markersize=7, linewidth=1.5, capsize=4)
 
 
-def _draw_histogram(axes: Axes, histogram: Histogram) -> None:
+def draw_histogram(axes: Axes, histogram: Histogram) -> None:
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     counts = np.array([*histogram.counts, histogram.ones])
     skewed = bool(counts.max() > 100 * counts[counts > 0].min())
-    axes.bar(_EDGES[:-1], histogram.counts, 1 / BINS, align="edge", color=_BLUE, edgecolor="white")
-    axes.bar([1.03], [histogram.ones], 1 / BINS, align="edge", color=_ORANGE, edgecolor="white", hatch="//")
+    axes.bar(_EDGES[:-1], histogram.counts, 1 / BINS, align="edge", color=BLUE, edgecolor="white")
+    axes.bar([1.03], [histogram.ones], 1 / BINS, align="edge", color=ORANGE, edgecolor="white", hatch="//")
     if skewed:
         axes.set_yscale("log")
         axes.set_ylim(bottom=0.5)
@@ -310,53 +316,62 @@ def _draw_histogram(axes: Axes, histogram: Histogram) -> None:
     axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1.055], ["0", "0.2", "0.4", "0.6", "0.8", "= 1"])
     axes.set_xlabel("weight")
     axes.set_ylabel("unlabeled rows" + (" (log scale)" if skewed else ""))
-    ones = _percent(histogram.ones / histogram.rows)
+    ones = percent(histogram.ones / histogram.rows)
     axes.set_title(f"Weights of {histogram.rows:,} unlabeled rows\nmean {histogram.mean:.4f}; {ones} exactly 1 (hatched)")
 
 
 def _draw_planes(figure: SubFigure, fitted: Debiased) -> None:
     """Three maps over the plane of the two confidences, the validation rows on top."""
-    from matplotlib.colors import LogNorm, Normalize
-
-    found, word, m = plane(fitted), _confidence_word(fitted), len(fitted.wrong)
-    seen = np.maximum(found.distortion, 1e-12)
-    reach = float(np.clip(max(seen.max(), 1 / seen.min()), 2, 1000))  # as far below 1 as above: white is 1
-    ends = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
-    beyond = ends[bool(seen.min() * reach < 1 - 1e-9), bool(seen.max() > reach * (1 + 1e-9))]
-    maps: list[tuple[str, Floats, Normalize, str]] = [
-        ("Estimated error of the teacher", found.error, Normalize(0, max(0.1, found.error.max())), "Blues"),
-        ("Estimated distortion (1: none)", seen, LogNorm(1 / reach, reach), "PuOr_r"),
-        ("Weight", found.weight, Normalize(min(0.9, found.weight.min()), 1), "viridis"),
-    ]
-    (left, *_, right), (low, *_, high) = found.teacher, found.student
-    dx, dy = (right - left) / (len(found.teacher) - 1) / 2, (high - low) / (len(found.student) - 1) / 2
-    shown = np.unique(np.linspace(0, m - 1, _DRAWN).astype(int))
-    (x, y), wrong = found.points[shown].T, found.wrong[shown]
-    size = 14 * max(0.6, min(1, 400 / len(shown)))
-    for axes, (name, values, scale, colors) in zip(figure.subplots(1, 3), maps, strict=True):
-        extent = (left - dx, right + dx, low - dy, high + dy)  # a cell around every point of the grid
-        image = axes.imshow(values, colors, scale, origin="lower", extent=extent, aspect="auto", interpolation="nearest")
-        if isinstance(scale, LogNorm):
-            bar = figure.colorbar(image, ax=axes, extend=beyond, pad=0.02)
-            bar.set_ticks([tick for tick in _ticks(reach) if 1 / reach <= tick <= reach], minor=False)
-            bar.ax.minorticks_off()
-            bar.ax.yaxis.set_major_formatter("{x:g}")
-        else:
-            figure.colorbar(image, ax=axes, pad=0.02)
-        # the small dots lie over the large crosses, so that both are seen where they coincide
-        axes.scatter(x[wrong], y[wrong], s=4.5 * size, c=_ORANGE, marker="X", edgecolors="black", linewidths=0.7)
-        axes.scatter(x[~wrong], y[~wrong], s=size, c="white", edgecolors="black", linewidths=0.7)
-        axes.set_xlim(left - 6 * dx, right + 6 * dx)
-        axes.set_ylim(low - 6 * dy, high + 6 * dy)
-        axes.set_xlabel(f"teacher's {word}")
-        axes.set_ylabel(f"student's {word}")
+    found, word, m = plane(fitted), confidence_word(fitted), len(fitted.wrong)
+    for axes, (which, name) in zip(figure.subplots(1, 3), MAPS.items(), strict=True):
+        draw_map(axes, found, which, word)
         axes.set_title(name)
     crosses, dots = axes.collections
-    faults, some = int(np.count_nonzero(fitted.wrong)), f"; {len(shown):,} rows drawn" if len(shown) < m else ""
+    faults, some = int(np.count_nonzero(fitted.wrong)), f"; {DRAWN:,} rows drawn" if m > DRAWN else ""
     names = [f"teacher right on {m - faults:,} validation rows", f"teacher wrong on {faults:,}{some}"]
     figure.legend([dots, crosses], names, loc="outside lower center", ncols=2, markerscale=1.5)
     options = f"estimate {fitted.estimate}, {fitted.targets} targets, k = {fitted.k} of {m:,} validation rows"
     figure.suptitle(f"What the rule makes of it: {options}", fontsize=14)
+
+
+def draw_map(axes: Axes, found: Plane, which: Map, word: str, drawn: int = DRAWN) -> None:
+    """One map over the plane with its colour bar, and some of the validation rows on top; `word` names the confidence."""
+    from matplotlib.colors import LogNorm, Normalize
+
+    figure = axes.figure
+    if which == "distortion":
+        values = np.maximum(found.distortion, 1e-12)
+        reach = float(np.clip(max(values.max(), 1 / values.min()), 2, 1000))  # as far below 1 as above: white is 1
+    else:
+        values = found.error if which == "error" else found.weight
+    (left, *_, right), (low, *_, high) = found.teacher, found.student
+    dx, dy = (right - left) / (len(found.teacher) - 1) / 2, (high - low) / (len(found.student) - 1) / 2
+    extent = (left - dx, right + dx, low - dy, high + dy)  # a cell around every point of the grid
+    cells: dict[str, Any] = {"origin": "lower", "extent": extent, "aspect": "auto", "interpolation": "nearest"}
+    if which == "distortion":
+        image = axes.imshow(values, "PuOr_r", LogNorm(1 / reach, reach), **cells)
+        ends = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
+        beyond = ends[bool(values.min() * reach < 1 - 1e-9), bool(values.max() > reach * (1 + 1e-9))]
+        bar = figure.colorbar(image, ax=axes, extend=beyond, pad=0.02)
+        bar.set_ticks([tick for tick in _ticks(reach) if 1 / reach <= tick <= reach], minor=False)
+        bar.ax.minorticks_off()
+        bar.ax.yaxis.set_major_formatter("{x:g}")
+    elif which == "error":
+        image = axes.imshow(values, "Blues", Normalize(0, max(0.1, values.max())), **cells)
+        figure.colorbar(image, ax=axes, pad=0.02)
+    else:
+        image = axes.imshow(values, "viridis", Normalize(min(0.9, values.min()), 1), **cells)
+        figure.colorbar(image, ax=axes, pad=0.02)
+    shown = np.unique(np.linspace(0, len(found.wrong) - 1, drawn).astype(int))
+    (x, y), wrong = found.points[shown].T, found.wrong[shown]
+    size = 14 * max(0.6, min(1, 400 / len(shown)))
+    # the small dots lie over the large crosses, so that both are seen where they coincide
+    axes.scatter(x[wrong], y[wrong], s=4.5 * size, c=ORANGE, marker="X", edgecolors="black", linewidths=0.7)
+    axes.scatter(x[~wrong], y[~wrong], s=size, c="white", edgecolors="black", linewidths=0.7)
+    axes.set_xlim(left - 6 * dx, right + 6 * dx)
+    axes.set_ylim(low - 6 * dy, high + 6 * dy)
+    axes.set_xlabel(f"teacher's {word}")
+    axes.set_ylabel(f"student's {word}")
 
 
 def _ticks(reach: float) -> Floats:
@@ -380,14 +395,14 @@ def _floor(values: Sequence[float]) -> float:
     return float(np.clip(np.floor(10 * min(values)) / 10, 0, 0.7))
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     """A percentage that says 0 % and 100 % only where they are exact."""
     if share in (0, 1):
         return f"{share:.0%}"
     return "under 0.1%" if share < 0.001 else "over 99.9%" if share > 0.999 else f"{share:.1%}"
 
 
-def _confidence_word(fitted: Debiased) -> str:
+def confidence_word(fitted: Debiased) -> str:
     if isinstance(fitted.confidence, Scores):
         return "score"
     if fitted.confidence is margin:
@@ -395,7 +410,7 @@ def _confidence_word(fitted: Debiased) -> str:
     return "entropy (nats)" if fitted.confidence is entropy else "confidence"
 
 
-def _drawable(text: str) -> str:
+def drawable(text: str) -> str:
     """One line that the font can draw: control characters spelled out, unknown letters as boxes, a long middle cut."""
     from matplotlib.font_manager import findfont, get_font
 
@@ -443,7 +458,7 @@ def _summary(fitted: Debiased | None, histogram: Histogram | None) -> dict[str, 
             lines |= {
                 "mean weight": f"{histogram.mean:.4f}",
                 "effective sample size": f"{size:,.1f} ({size / rows:.1%} of the rows)",
-                "weights below 1": f"{sum(histogram.counts):,} ({_percent(histogram.share_below_one)})",
+                "weights below 1": f"{sum(histogram.counts):,} ({percent(histogram.share_below_one)})",
             }
     return lines
 
@@ -482,5 +497,5 @@ def _weight_table(histogram: Histogram) -> Table:
     counts = [*histogram.counts, histogram.ones]
     for name, count in list(zip(names, counts, strict=True))[next(i for i, count in enumerate(counts) if count) :]:
         length = max(count / max(counts), 1 / 160) if count else 0.0  # what is there is seen: an eighth of a letter
-        table.add_row(name, f"{count:,}", _percent(count / histogram.rows), Bar(1, 0, length, width=20))
+        table.add_row(name, f"{count:,}", percent(count / histogram.rows), Bar(1, 0, length, width=20))
     return table

@@ -9,6 +9,9 @@ All three take the rule's options; `debiased.using(targets="hard")` is the rule 
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, update_wrapper
@@ -96,6 +99,31 @@ class Rule(Generic[P]):
     def using(self, **options: Any) -> Rule[P]:
         """The same rule with some of its options filled in."""
         return Rule(self._fitting, {**self._options, **options})
+
+    def defaulting(self, **options: Any) -> Rule[P]:
+        """The same rule with those of the options filled in that it takes and that are still open."""
+        if isinstance(self._fitting, Composition):
+            parts: Any = Composition(tuple(each.defaulting(**options) for each in self._fitting.rules))
+            return Rule(parts)
+        taken = inspect.signature(self._fitting).parameters
+        return self.using(**{name: value for name, value in options.items() if name in taken and name not in self._options})
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self._fitting, "__name__", "rule"))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A rule goes to another process by the name it is known under, where it has one."""
+        place = getattr(self._fitting, "__module__", ""), getattr(self._fitting, "__qualname__", "")
+        known = getattr(sys.modules.get(place[0]), place[1], None)
+        if isinstance(known, Rule) and known._fitting is self._fitting:
+            return _named, (*place, self._options)
+        return Rule, (self._fitting, self._options)
+
+
+def _named(module: str, name: str, options: dict[str, Any]) -> Rule[...]:
+    known: Rule[...] = getattr(importlib.import_module(module), name)
+    return known.using(**options)
 
 
 def rule(fitting: Callable[Concatenate[Evidence, P], Fitted]) -> Rule[P]:
@@ -406,11 +434,21 @@ def compose(*rules: Rule[...]) -> Rule[[]]:
                 remedy="write a function of your own as a rule: @rule on its fitting step",
             )
 
-    def product(evidence: Evidence) -> Fitted:
-        return Product(tuple(each.fit(evidence) for each in rules))
+    return Rule(Composition(rules))
 
-    product.__doc__ = "The product of " + " and ".join(getattr(each, "__name__", "a rule") for each in rules) + "."
-    return Rule(product)
+
+@dataclass(frozen=True)
+class Composition:
+    """The fitting step of a product of rules."""
+
+    rules: tuple[Rule[...], ...]
+
+    @property
+    def __name__(self) -> str:
+        return ",".join(each.name for each in self.rules)
+
+    def __call__(self, evidence: Evidence) -> Fitted:
+        return Product(tuple(each.fit(evidence) for each in self.rules))
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,17 @@ import fcntl
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from wdistill.errors import BusyError, StorageError
+
+
+def before(operation: str, path: Path) -> None:
+    """Called before every operation on the disk. It does nothing; tests put in its place what kills, fails or counts."""
 
 
 @contextmanager
@@ -26,11 +31,15 @@ def writing(path: Path, *, temporary: Path | None = None) -> Iterator[BinaryIO]:
     """
     unfinished = temporary or path.with_name(f".{path.name[:200]}.{os.getpid()}.tmp")
     try:
+        before("open", unfinished)
         with unfinished.open("wb") as file:
             yield file
             file.flush()
+            before("sync", unfinished)
             os.fsync(file.fileno())
+        before("rename", path)
         unfinished.replace(path)
+        before("sync", path.parent)
         _sync_folder(path.parent)
     except OSError as error:
         unfinished.unlink(missing_ok=True)
@@ -42,12 +51,18 @@ def writing(path: Path, *, temporary: Path | None = None) -> Iterator[BinaryIO]:
 
 def write_bytes(path: Path, content: bytes) -> None:
     with writing(path) as file:
-        file.write(content)
+        view, middle = memoryview(content), len(content) // 2
+        for part in (view[:middle], view[middle:]):  # in halves, so that tests can tear it
+            before("write", path)
+            file.write(part)
+            file.flush()
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: Path, *, parents: bool = False) -> None:
     try:
-        path.mkdir(exist_ok=True)
+        if not path.is_dir():
+            before("make", path)
+        path.mkdir(exist_ok=True, parents=parents)
     except OSError as error:
         raise storage_error(error, path) from error
 
@@ -55,6 +70,7 @@ def make_folder(path: Path) -> None:
 def remove(path: Path) -> None:
     """Remove a file, or a folder with all that is in it; only ever called on what this package has made."""
     try:
+        before("remove", path)
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
@@ -69,7 +85,8 @@ def owning(folder: Path) -> Iterator[None]:
     handle = _locked(folder)
     try:
         os.ftruncate(handle, 0)
-        os.pwrite(handle, f"process {os.getpid()} on {os.uname().nodename}".encode(), 0)
+        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        os.pwrite(handle, f"process {os.getpid()} on {os.uname().nodename}, since {since}".encode(), 0)
         yield
     finally:
         os.close(handle)
@@ -105,8 +122,13 @@ def _locked(folder: Path) -> int:
             ) from None
 
 
-def digest(content: bytes) -> str:
+def digest(content: bytes | memoryview) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+def digest_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def storage_error(error: OSError, path: Path) -> StorageError:
@@ -139,6 +161,7 @@ def _sync_folder(folder: Path) -> None:
 def append(path: Path, content: bytes, *, fresh: bool = False) -> None:
     """Add bytes to a scratch file that nobody else reads before it is complete; `fresh` begins it anew."""
     try:
+        before("append", path)
         with path.open("wb" if fresh else "ab") as file:
             file.write(content)
     except OSError as error:

@@ -1,0 +1,229 @@
+"""An exported student predicts as the live one did, and a folder that does not hold one says why."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from wdistill.errors import ConfigError, FileError, InputError, WdistillWarning
+from wdistill.exporting import export_student, load_student
+from wdistill.training.networks import CNN, MLP
+
+torch.set_num_threads(1)
+
+
+class Tied(nn.Module):
+    """Two names for one parameter, and dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.drop, self.other = nn.Linear(4, 4), nn.Dropout(), nn.Linear(4, 4)
+        self.other.weight = self.one.weight
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.other(self.drop(self.one(inputs)))
+
+
+class Branching(Tied):
+    """Its control flow depends on the data, which no export can follow."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs if inputs.sum() > 0 else -inputs)
+
+
+def trained_cnn() -> CNN:
+    network = CNN(channels=1, classes=3, width=2)
+    network(torch.rand(8, 1, 8, 8))  # batch norm has seen something
+    return network
+
+
+def predictions(student: nn.Module, inputs: Tensor) -> Tensor:
+    """Of a copy, so that the student's mode stays as it is."""
+    with torch.no_grad():
+        return copy.deepcopy(student).train(False)(inputs)
+
+
+@pytest.fixture(scope="module")
+def cnn(tmp_path_factory: pytest.TempPathFactory) -> tuple[CNN, Path, dict[str, Any]]:
+    """An exported student; tests that change the folder copy it first."""
+    network, folder = trained_cnn(), tmp_path_factory.mktemp("exports") / "student"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return network, folder, export_student(network, torch.rand(1, 1, 8, 8), folder, None)
+
+
+@pytest.fixture
+def damaged(cnn: tuple[CNN, Path, dict[str, Any]], tmp_path: Path) -> Path:
+    for path in cnn[1].iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return tmp_path
+
+
+def test_a_reference_network_comes_back_bit_by_bit(cnn: tuple[CNN, Path, dict[str, Any]]) -> None:
+    network, folder, description = cnn
+    inputs = torch.rand(5, 1, 8, 8)
+    state = torch.get_rng_state()
+    student = load_student(folder)
+    assert isinstance(student, CNN) and not student.training and torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(predictions(student, inputs), predictions(network, inputs))
+    assert description == json.loads((folder / "student.json").read_text())
+    assert {name: value for name, value in description.items() if name != "sha256"} == {
+        "format": 1,
+        "network": "cnn",
+        "arguments": {"channels": 1, "classes": 3, "width": 2},
+        "input_shape": [1, 8, 8],
+        "input_dtype": "float32",
+        "classes": 3,
+        "program": "student.pt2",
+        "program_missing": None,
+    }
+    assert sorted(path.name for path in folder.iterdir()) == ["student.json", "student.pt2", "student.safetensors"]
+
+
+def test_the_program_needs_no_code_and_takes_any_number_of_rows(cnn: tuple[CNN, Path, dict[str, Any]]) -> None:
+    network, folder, _ = cnn
+    program = torch.export.load(folder / "student.pt2").module()
+    for rows in (1, 2, 7):
+        inputs = torch.rand(rows, 1, 8, 8)
+        torch.testing.assert_close(program(inputs), predictions(network, inputs), rtol=1e-5, atol=1e-6)
+
+
+def test_the_student_stays_as_it_is(tmp_path: Path) -> None:
+    student = MLP(4, 3, (2,))
+    student.layers[1].train(False)
+    before, modes = copy.deepcopy(student.state_dict()), [each.training for each in student.modules()]
+    example, random = torch.rand(1, 4), torch.get_rng_state()
+    export_student(student, example, tmp_path / "student", "their.module:make")
+    assert [each.training for each in student.modules()] == modes and torch.equal(torch.get_rng_state(), random)
+    assert all(torch.equal(value, before[name]) for name, value in student.state_dict().items())
+    assert json.loads((tmp_path / "student" / "student.json").read_text())["network"] == "mlp"  # whoever made it
+
+
+def test_the_memory_format_of_the_student_does_not_matter(tmp_path: Path) -> None:
+    student = CNN(channels=3, classes=5, width=16).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    export_student(student, torch.rand(1, 3, 32, 32).to(memory_format=torch.channels_last), tmp_path, None)
+    assert all(torch.equal(value, student.state_dict()[name]) for name, value in load_student(tmp_path).state_dict().items())
+
+
+def test_shared_parameters_are_kept(tmp_path: Path) -> None:
+    student, inputs = Tied(), torch.rand(3, 4)
+    export_student(student, inputs[:1], tmp_path, None)
+    again = load_student(tmp_path, Tied())
+    assert torch.equal(predictions(again, inputs), predictions(student, inputs)) and not again.training
+    assert set(load_file(tmp_path / "student.safetensors")) == set(student.state_dict())
+    with pytest.raises(ConfigError, match="module"):
+        load_student(tmp_path)
+
+
+def test_a_student_that_cannot_be_exported_is_stored_all_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "student.pt2").write_bytes(b"of an earlier export")
+    student, inputs = Branching(), torch.rand(3, 4)
+    with pytest.warns(WdistillWarning, match="student.pt2 is left out"):
+        description = export_student(student, inputs[:1], tmp_path, None)
+    assert description["program"] is None and "data-dependent" in description["program_missing"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["student.json", "student.safetensors"]
+    assert torch.equal(predictions(load_student(tmp_path, Branching()), inputs), predictions(student, inputs))
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.fixture
+def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "their_student.py").write_text("from torch import nn\ndef make(): return nn.Linear(4, 3)\n")
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    sys.modules.pop("their_student", None)
+
+
+def test_the_users_code_runs_only_with_consent(theirs: Path) -> None:
+    student, folder = nn.Linear(4, 3), theirs / "student"
+    export_student(student, torch.rand(1, 4), folder, "their_student:make")
+    with pytest.raises(ConfigError, match="import and call their_student:make"):
+        load_student(folder)
+    assert "their_student" not in sys.modules
+    assert torch.equal(load_student(folder, trust_code=True).weight, student.weight)  # type: ignore[arg-type]
+    assert torch.equal(load_student(folder, nn.Linear(4, 3)).weight, student.weight)  # type: ignore[arg-type]
+
+
+def test_states_that_do_not_fit_are_listed(damaged: Path) -> None:
+    with pytest.raises(ConfigError, match=r"of another shape: layers.0.weight \(2, 1, 3, 3\) instead of \(4, 1, 3, 3\)"):
+        load_student(damaged, CNN(channels=1, classes=3, width=4))
+    with pytest.raises(ConfigError, match=r"(?s)not in the file: weight; not in the network: layers.0.weight.* more"):
+        load_student(damaged, nn.Linear(2, 2, bias=False))
+
+
+@pytest.mark.parametrize("keep", [0, 20, -1])
+def test_truncated_parameters_are_refused(damaged: Path, keep: int) -> None:
+    path = damaged / "student.safetensors"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(FileError, match=r"student\.safetensors"):
+        load_student(damaged)
+
+
+def test_one_flipped_bit_is_found(damaged: Path) -> None:
+    path = damaged / "student.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(FileError, match="other bytes"):
+        load_student(damaged)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"format": 2}', '{"format": 1, "network": 3, "arguments": {}, "sha256": {}}', "[" * 100_000]
+)
+def test_damaged_descriptions_are_refused(damaged: Path, text: str) -> None:
+    (damaged / "student.json").write_text(text)
+    with pytest.raises(FileError, match="not the description"):
+        load_student(damaged)
+
+
+def test_what_is_missing_is_named(damaged: Path) -> None:
+    with pytest.raises(FileError, match="no student here"):
+        load_student(damaged / "elsewhere")
+    (damaged / "student.safetensors").unlink()
+    with pytest.raises(FileError, match=r"student\.safetensors"):
+        load_student(damaged)
+
+
+def test_arguments_that_build_nothing_are_refused(damaged: Path) -> None:
+    path = damaged / "student.json"
+    path.write_text(path.read_text().replace('"width"', '"depth"'))
+    with pytest.raises(FileError, match="depth"):
+        load_student(damaged)
+
+
+class Pair(nn.Linear):
+    def forward(self, inputs: Tensor) -> Any:
+        return super().forward(inputs), inputs
+
+
+class Noisy(nn.Linear):
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs) + torch.rand(())
+
+
+class Remembering(nn.Linear):
+    def get_extra_state(self) -> Any:
+        return {"seen": 3}
+
+    def set_extra_state(self, state: Any) -> None: ...
+
+
+def test_students_that_cannot_be_stored_are_explained(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="tuple"):
+        export_student(Pair(4, 3), torch.rand(1, 4), tmp_path, None)
+    with pytest.raises(ConfigError, match="_extra_state"):
+        export_student(Remembering(4, 3), torch.rand(1, 4), tmp_path, None)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.warns(WdistillWarning, match="predicts otherwise"), pytest.raises(ConfigError, match="randomness"):
+        export_student(Noisy(4, 3), torch.rand(1, 4), tmp_path, None)

@@ -1,0 +1,149 @@
+"""Arms: the rules that one run compares, by name. They share split, initial student and batch order."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from wdistill import checks
+from wdistill.confidence import Floats
+from wdistill.errors import ConfigError, InputError
+from wdistill.evidence import Evidence
+from wdistill.options import CONFIDENCES, RULES
+from wdistill.recipe import Recipe
+from wdistill.rules import Fitted, Rule, Weighed, compose, debiased
+
+AnyRule = Callable[[Evidence], Floats]  # a rule of ours, or any function of the user's
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """A control: the weights of another rule, dealt out at random. It tells a smaller step from a better weight."""
+
+    rule: AnyRule = debiased
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        inner = name_of(self.rule)
+        return "shuffled" if inner == "debiased" else f"shuffled-{inner}"
+
+    def __call__(self, evidence: Evidence) -> Floats:
+        return explain(self, evidence)[0].weights
+
+
+def shuffled(rule: AnyRule = debiased, *, seed: int = 0) -> Shuffled:
+    """The control for a rule: its weights, each given to another row."""
+    return Shuffled(rule, seed)
+
+
+def explain(rule: AnyRule, evidence: Evidence) -> tuple[Weighed, Fitted | None]:
+    """The weights with what the rule saw, and its fitted state where it has one."""
+    if isinstance(rule, Rule):
+        fitted = rule.fit(evidence)
+        return fitted.weigh_rows(evidence.rows), fitted
+    assert evidence.teacher is not None
+    n = len(evidence.teacher)
+    if isinstance(rule, Shuffled):
+        inner, _ = explain(rule.rule, evidence)
+        return replace(inner, weights=np.random.default_rng(rule.seed).permutation(inner.weights), factors={}), None
+    return Weighed(_checked(rule(evidence), n, name_of(rule))), None
+
+
+def arms_of(rule: Any, recipe: Recipe) -> dict[str, AnyRule]:
+    """The arms by name: from the recipe's names, or from a rule, a list of rules, or rules by name."""
+    if rule is None:
+        return {name: _by_name(name, recipe) for name in recipe.rule}
+    named = dict(rule) if isinstance(rule, Mapping) else {}
+    if not named:
+        several = list(rule) if isinstance(rule, Sequence) and not isinstance(rule, str) else [rule]
+        for each in several:
+            if not callable(each):
+                raise ConfigError(
+                    "not a rule",
+                    where="rule",
+                    found=repr(each),
+                    expected="a function from Evidence to weights, such as wdistill.debiased",
+                    remedy="pass the function itself, a list of functions, or a dict of them by name",
+                )
+            named[_unused(name_of(each), named)] = each
+    return {str(name): _filled(each, recipe) for name, each in named.items()}
+
+
+def name_of(rule: Any) -> str:
+    """A rule's own name, as far as it can stand in a recipe."""
+    found = str(getattr(rule, "name", None) or getattr(rule, "__name__", None) or type(rule).__name__)
+    return re.sub(r"[^\w,.:-]", "", found) or "rule"
+
+
+def first_of(arms: Iterable[str]) -> str:
+    """The first arm that is not a control; the first one, if all are."""
+    names = list(arms)
+    return next((name for name in names if name not in ("unweighted", "oracle") and "shuffled" not in name), names[0])
+
+
+def folder_of(arm: str) -> str:
+    """A name that is safe as a folder's."""
+    return re.sub(r"[^\w.,+-]", "_", arm).lstrip(".")[:100] or "arm"
+
+
+def _by_name(name: str, recipe: Recipe) -> AnyRule:
+    if name.partition("-")[0] == "shuffled":
+        return shuffled(_by_name(name.partition("-")[2] or "debiased", recipe), seed=recipe.seed)
+    parts = name.split(",")
+    for part in parts:
+        if part not in RULES:
+            close = difflib.get_close_matches(part, [*RULES, "shuffled"], 1)
+            raise ConfigError(
+                "unknown rule",
+                where="rule",
+                found=repr(part),
+                expected=", ".join([*RULES, "shuffled"]),
+                remedy=f"did you mean {close[0]}?" if close else "name one of them, or several with commas to multiply them",
+            )
+    rules = [RULES[part] for part in parts]
+    return _filled(rules[0] if len(rules) == 1 else compose(*rules), recipe)
+
+
+def _filled(rule: Any, recipe: Recipe) -> AnyRule:
+    """A rule with the recipe's settings where it takes them and the caller has left them open."""
+    if isinstance(rule, Shuffled):
+        return replace(rule, rule=_filled(rule.rule, recipe))
+    if not isinstance(rule, Rule):
+        function: AnyRule = rule
+        return function
+    settings: dict[str, Any] = {
+        "targets": recipe.targets,
+        "estimate": recipe.estimate,
+        "confidence": CONFIDENCES[recipe.confidence],
+        "neighbors": recipe.neighbors,
+        "at": recipe.threshold,
+    }
+    return rule.defaulting(**{name: value for name, value in settings.items() if value is not None})
+
+
+def _unused(name: str, taken: Mapping[str, Any]) -> str:
+    numbered = [name, *(f"{name}-{i}" for i in range(2, len(taken) + 2))]
+    return next(each for each in numbered if each not in taken)
+
+
+def _checked(weights: Any, n: int, name: str) -> Floats:
+    """Weights of a user's function: (n,) finite, within [0, 1], and not all 0."""
+    found = checks.scores(weights, f"weights of {name}")
+    checks.same_length({"unlabeled rows": n, f"weights of {name}": len(found)})
+    outside = np.flatnonzero((found < 0) | (found > 1))
+    if len(outside) or not found.any():
+        raise InputError(
+            "not weights",
+            where=f"rule {name}",
+            found=f"{len(outside)} numbers from {found.min():.6g} to {found.max():.6g}" if len(outside) else "only zeros",
+            expected="numbers within [0, 1], not all of them 0",
+            remedy="divide by the largest, or clip",
+            rows=outside[:5].tolist(),
+        )
+    return found

@@ -1,0 +1,1 @@
+"""The commands of `wdistill`, each with its flags and what it does."""

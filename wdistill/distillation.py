@@ -1,0 +1,436 @@
+"""`distill`: Algorithm 1 of the paper from beginning to end, in one folder, resumable at any moment."""
+
+from __future__ import annotations
+
+import copy
+import json
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+import wdistill
+from wdistill import checks, store
+from wdistill.arms import AnyRule, arms_of, first_of, folder_of, name_of
+from wdistill.environment import environment
+from wdistill.errors import ConfigError, FileError, InputError
+from wdistill.job import hear
+from wdistill.ledger import Ledger
+from wdistill.outcome import Outcome
+from wdistill.recipe import Recipe, changes, check_recipe, to_json
+from wdistill.runs import metrics_bytes, read_run
+from wdistill.signals import Stop, stopping
+from wdistill.training import tensors
+from wdistill.training.data import Split, check_leak, overlap, split_of
+from wdistill.training.labels import by_module, by_table, label, read_labels
+from wdistill.training.networks import NETWORKS
+from wdistill.training.predicting import accuracy, classes_of
+from wdistill.training.randomness import begin, key
+from wdistill.training.stage import StoppedError, Watch
+from wdistill.training.work import Work, threads
+from wdistill.training.workers import crew
+from wdistill.watching import display
+
+Model = nn.Module | Callable[[], nn.Module]
+Table = Mapping[str, Any] | str | Path | Sequence[str | Path]
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What `distill` returns: the outcome, and the trained students."""
+
+    outcome: Outcome
+    students: Mapping[str, nn.Module]  # by arm, with their final parameters, in eval mode
+
+    @property
+    def student(self) -> nn.Module:
+        """The student of the first arm that is not a control: of the only arm, usually."""
+        return self.students[first_of(self.students)]
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        from wdistill.pages import terminal_table
+
+        console = Console(width=110)
+        with console.capture() as capture:
+            console.print(terminal_table("test accuracy", [self.outcome]))
+        return capture.get()
+
+
+def distill(
+    teacher: Model | Table,
+    student: Model,
+    labeled: Any,
+    validation: Any,
+    unlabeled: Any,
+    test: Any = None,
+    *,
+    rule: Any = None,
+    recipe: Recipe | None = None,
+    run: str | Path | None = None,
+) -> Report:
+    """Train teacher and student on the labeled rows, let the teacher label the unlabeled ones, weigh, train the student.
+
+    `teacher`: a module, a function that makes one, or stored predictions: arrays by split, or files joined by row id.
+    `student`: a module or a function that makes one. Neither is changed; the trained students are in the report.
+    `labeled`, `validation`, `test`: pairs (inputs, labels), or Data. `unlabeled`: inputs; with labels where the truth is
+    known, for the oracle and the report.
+    `rule`: a rule, several as a list, or by name in a dict, each an arm of its own; None: those that the recipe names.
+    `run`: a folder that keeps everything. Started again after any end, the same call goes on; None: nothing is kept.
+    """
+    recipe = recipe or Recipe()
+    heard: list[str] = []
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        hear(heard)
+        arms = arms_of(rule, recipe)
+        check_recipe(replace(recipe, rule=tuple(dict.fromkeys(map(name_of, arms.values())))))
+        recipe = replace(recipe, rule=tuple(arms))
+        folder = Path(run) if run is not None else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="wdistill-")))
+        _refuse_foreign(folder)
+        stop = stack.enter_context(stopping())
+        store.make_folder(folder, parents=True)
+        stack.enter_context(store.owning(folder))
+        stack.enter_context(threads(recipe.threads))
+        try:
+            this = _Distillation(folder, recipe, arms, heard, stop)
+            return this.go(teacher, student, labeled, validation, unlabeled, test)
+        except StoppedError:
+            stop.leave()
+            raise
+
+
+class _Distillation:
+    """A run while it lives."""
+
+    def __init__(self, folder: Path, recipe: Recipe, arms: Mapping[str, AnyRule], heard: list[str], stop: Stop) -> None:
+        self.folder, self.recipe, self.arms, self.heard, self.stop = folder, recipe, arms, heard, stop
+        self.ledger = Ledger(folder)
+        self.device = _device(recipe.device)
+
+    def go(self, teacher: Any, student: Model, labeled: Any, validation: Any, unlabeled: Any, test: Any) -> Report:
+        given = {"labeled": labeled, "validation": validation, "unlabeled": unlabeled, "test": test}
+        splits = self._splits({name: each for name, each in given.items() if each is not None})
+        pupil = self._made(student, "student")
+        master = None if _is_table(teacher) else self._made(teacher, "teacher")
+        classes = self._classes(splits, master, pupil)
+        tables = _read_tables(teacher, splits, classes, self.recipe.kind) if master is None else None
+        self._begin(splits, master, pupil, tables, classes, (teacher, student))
+        if self.ledger.state.get("finished"):
+            return self._report(pupil)
+        with display() as say, crew(self.recipe.workers, self.stop, say) as do_all:
+            self._train(splits, master, pupil, tables, classes, do_all, Watch(self.stop, say))
+        self._finish()
+        return self._report(pupil)
+
+    # before training ------------------------------------------------------------------------------------------------
+
+    def _splits(self, given: Mapping[str, Any]) -> dict[str, Split]:
+        needed, folder = ("labeled", "validation", "test"), self.folder / "data"
+        spilled = self.recipe.workers > 1
+        splits = {
+            name: split_of(name, each, labels=name in needed, folder=folder, spilled=spilled) for name, each in given.items()
+        }
+        named = [name for name in splits if getattr(given[name], "ids", None) is not None]
+        check_leak(splits["labeled"], splits["validation"], by_id={"labeled", "validation"} <= set(named))
+        shared = overlap(splits["validation"], splits["unlabeled"])
+        if shared:
+            checks.warn(f"{shared} validation rows are also among the unlabeled rows: allowed, and worth knowing")
+        if "test" in splits and (tested := overlap(splits["test"], splits["labeled"])):
+            checks.warn(f"{tested} test rows are also among the labeled rows: test accuracies are too good")
+        return splits
+
+    def _made(self, given: Model, name: str) -> nn.Module:
+        """A module of our own: made from the seed, or a copy of the caller's."""
+        if isinstance(given, nn.Module):
+            return copy.deepcopy(given)
+        begin(key(self.recipe.seed, "initial", name), torch.device("cpu"))
+        made = given() if callable(given) else given
+        if not isinstance(made, nn.Module):
+            raise ConfigError(
+                f"not a {name}",
+                where=name,
+                found=f"a {type(made).__name__}",
+                expected="a torch.nn.Module, or a function that makes one",
+                remedy="pass the module itself",
+            )
+        return made
+
+    def _classes(self, splits: Mapping[str, Split], teacher: nn.Module | None, student: nn.Module) -> int:
+        """The number of classes K, the same for both models, the labels and the recipe."""
+        models = {"student": student} if teacher is None else {"teacher": teacher, "student": student}
+        inputs = splits["labeled"].inputs
+        widths = {name: classes_of(model, name, inputs, self.recipe.precision) for name, model in models.items()}
+        if self.recipe.classes is not None:
+            widths["recipe"] = self.recipe.classes
+        k = checks.same_classes(widths)
+        for name, split in splits.items():
+            if split.labels is not None:
+                checks.labels(split.labels.numpy(), k, f"{name} labels")
+        return k
+
+    def _begin(
+        self,
+        splits: Mapping[str, Split],
+        teacher: nn.Module | None,
+        student: nn.Module,
+        tables: Mapping[str, NDArray[Any]] | None,
+        classes: int,
+        given: tuple[Any, Any],
+    ) -> None:
+        """Begin a run, or see that the one in the folder is this one."""
+        self.ledger.clean()
+        models = {"student": student} if teacher is None else {"teacher": teacher, "student": student}
+        identity = {
+            "recipe": to_json(self.recipe),
+            "data": {name: split.fingerprint() for name, split in splits.items()},
+            "student": _model_identity(student, given[1], self.recipe.student_epochs),
+            "teacher": _table_identity(tables)
+            if teacher is None
+            else _model_identity(teacher, given[0], self.recipe.teacher_epochs),
+            "version": wdistill.__version__.rpartition(".")[0],
+        }
+        here = environment(str(self.device), self.recipe.threads)
+        if self.ledger.state:
+            self._compare(self.ledger.state, json.loads(json.dumps(identity)), here)
+        else:
+            state = {
+                "run": 1,
+                "identity": identity,
+                "environment": here,
+                "arms": list(self.arms),
+                "rows": {name: len(split) for name, split in splits.items()},
+                "classes": classes,
+                "warnings": self.heard,
+            }
+            initial = {f"initial/{name}.safetensors": tensors.to_bytes(model.state_dict()) for name, model in models.items()}
+            self.ledger.commit(state, initial)
+        for name, model in models.items():
+            file = f"initial/{name}.safetensors"
+            tensors.load_parameters(model, tensors.from_bytes(self.ledger.read(file), file), name)
+
+    def _compare(self, state: Mapping[str, Any], identity: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+        """Refuse to go on with something else; warn where bits may differ."""
+        then = state["identity"]
+        found = changes(then["recipe"], identity["recipe"])
+        for part in ("data", "student", "teacher", "version"):
+            found += _differences(part, then[part], identity[part])
+        if found:
+            raise ConfigError(
+                "this folder holds a run of something else",
+                where=str(self.folder),
+                found="; ".join(found[:10]) + (f"; and {len(found) - 10} more" if len(found) > 10 else ""),
+                expected="the recipe, data and models that the run was begun with",
+                remedy="undo these changes to go on, or name another folder for a new run",
+            )
+        other = [name for name in here if name != "commit" and here[name] != state["environment"].get(name)]
+        if other and not state.get("finished"):
+            listed = ", ".join(f"{name} {state['environment'].get(name)} → {here[name]}" for name in other)
+            checks.warn(f"the run goes on in another environment ({listed}): the same bits are not promised")
+
+    # training -------------------------------------------------------------------------------------------------------
+
+    def _train(
+        self,
+        splits: Mapping[str, Split],
+        teacher: nn.Module | None,
+        student: nn.Module,
+        tables: Mapping[str, NDArray[Any]] | None,
+        classes: int,
+        do_all: Callable[[Sequence[Work]], None],
+        watch: Watch,
+    ) -> None:
+        def work(name: str, model: nn.Module, rule: AnyRule | None = None) -> Work:
+            device = str(self.device)
+            return Work(self.folder, name, rule, copy.deepcopy(model), splits, classes, self.recipe, device)
+
+        pretraining = [work("student", student)] if teacher is None else [work("teacher", teacher), work("student", student)]
+        do_all(pretraining)
+        self._remember()
+        started = time.perf_counter()
+        self._label(splits, teacher, tables, watch)
+        if "accuracies" not in self.ledger.state:
+            self._remember(seconds={"labels": time.perf_counter() - started}, accuracies=self._accuracies(splits))
+        do_all([work(name, student, rule) for name, rule in self.arms.items()])
+        self._remember()
+
+    def _label(
+        self,
+        splits: Mapping[str, Split],
+        teacher: nn.Module | None,
+        tables: Mapping[str, NDArray[Any]] | None,
+        watch: Watch,
+    ) -> None:
+        """Line 2 of Algorithm 1: the teacher reads every split once."""
+        if tables is not None:
+            known = {name: split for name, split in splits.items() if name in tables}
+            label(self.folder / "labels", known, by_table(tables, self.recipe.kind), watch)
+        elif teacher is not None:
+            parameters = Ledger(self.folder / "teacher").read("parameters.safetensors")
+            tensors.load_parameters(teacher, tensors.from_bytes(parameters, "teacher"), "teacher")
+            label(self.folder / "labels", splits, by_module(teacher.to(self.device), self.recipe.precision, watch), watch)
+
+    def _accuracies(self, splits: Mapping[str, Split]) -> dict[str, dict[str, float]]:
+        """Of the teacher on all splits with known truth, and of the pretrained student as it was measured."""
+        teacher: dict[str, float] = {}
+        for name, split in splits.items():
+            logits = read_labels(self.folder / "labels", name)
+            if logits is not None and split.labels is not None:
+                teacher[name] = accuracy(logits, split.labels)
+        epochs = read_run(self.folder).student.epochs
+        last = {"validation": epochs[-1].validation, "test": epochs[-1].test} if epochs else {}
+        return {"teacher": teacher, "student": {name: value for name, value in last.items() if value is not None}}
+
+    def _remember(self, **more: Any) -> None:
+        """Commit what has become known to the run's own ledger, if anything has."""
+        known = self.ledger.state.get("warnings", [])
+        state = {**self.ledger.state, **more, "warnings": [*known, *(text for text in self.heard if text not in known)]}
+        if state != self.ledger.state:
+            self.ledger.commit(state)
+
+    def _finish(self) -> None:
+        from wdistill.pages import page
+
+        content = metrics_bytes(self.folder)
+        self.ledger.commit({**self.ledger.state, "finished": True}, {"metrics.jsonl": content})
+        title = f"wdistill: {self.folder.name}"
+        store.write_bytes(self.folder / "report.html", page({"": [read_run(self.folder)]}, title).encode())
+        if (self.folder / "data").is_dir():
+            store.remove(self.folder / "data")
+
+    def _report(self, student: nn.Module) -> Report:
+        students: dict[str, nn.Module] = {}
+        for name in self.arms:
+            place = self.folder / "arms" / folder_of(name)
+            found = tensors.from_bytes(Ledger(place).read("parameters.safetensors"), str(place))
+            students[name] = copy.deepcopy(student).eval()
+            tensors.load_parameters(students[name], found, name)
+        return Report(read_run(self.folder), students)
+
+
+def _device(wanted: str) -> torch.device:
+    """auto: CUDA or Apple's MPS where there is one, else the CPU."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if wanted == "auto":
+        return torch.device(next(name for name, found in there.items() if found))
+    if not there[wanted]:
+        raise ConfigError(
+            "no such device here",
+            where="recipe: device",
+            found=wanted,
+            expected=" or ".join(name for name, found in there.items() if found),
+            remedy="leave it out to take the fastest there is",
+        )
+    return torch.device(wanted)
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """A folder that holds something else is not ours to write into."""
+    ours = ("lock", "data", "initial", ".*.tmp", "generation-*.json", "run.json")
+    foreign = (
+        [each.name for each in folder.iterdir() if not any(each.match(name) for name in ours)] if folder.is_dir() else []
+    )
+    begun = folder.is_dir() and any(folder.glob("generation-*.json"))
+    if (foreign and not begun) or (folder.exists() and not folder.is_dir()):
+        raise ConfigError(
+            "the folder of the run holds something else",
+            where=str(folder),
+            found=", ".join(sorted(foreign)[:5]) or "a file",
+            expected="a new or empty folder, or a run to go on with",
+            remedy="name another folder; nothing was touched",
+        )
+
+
+def _is_table(teacher: Any) -> bool:
+    several = isinstance(teacher, Sequence) and bool(teacher) and all(isinstance(each, str | Path) for each in teacher)
+    return isinstance(teacher, Mapping | str | Path) or several
+
+
+def _read_tables(teacher: Any, splits: Mapping[str, Split], classes: int, kind: str) -> dict[str, NDArray[Any]]:
+    """Stored predictions (n, K) by split, in the order of its rows."""
+    tables = dict(teacher) if isinstance(teacher, Mapping) else _joined(teacher, splits)
+    for name in ("validation", "unlabeled"):
+        if name not in tables:
+            raise InputError(
+                "the teacher's predictions are missing",
+                where=f"teacher: {name}",
+                found=", ".join(tables) or "nothing",
+                expected="predictions on validation and unlabeled rows",
+                remedy="add them",
+            )
+    found: dict[str, NDArray[Any]] = {}
+    for name, values in tables.items():
+        if name not in splits:
+            raise InputError("no such split", where=f"teacher: {name}", found=name, expected=", ".join(splits))
+        array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+        where = f"teacher: {name}"
+        found[name] = checks.matrix(array, where)
+        checks.same_length({where: len(found[name]), f"{name} rows": len(splits[name])})
+        checks.same_classes({where: found[name].shape[1], "student": classes})
+        from wdistill.confidence import scan
+
+        scan(found[name], kind, name=where)  # type: ignore[arg-type]
+    return found
+
+
+def _joined(teacher: Any, splits: Mapping[str, Split]) -> dict[str, NDArray[Any]]:
+    """Predictions of every row, found by its id in one or more files."""
+    from wdistill.readers import open_tables
+
+    paths = [str(teacher)] if isinstance(teacher, str | Path) else [str(each) for each in teacher]
+    rows: dict[Any, NDArray[Any]] = {}
+    for table in open_tables(paths, option="teacher"):
+        for chunk in table.chunks(matrices=["teacher"]):
+            for name, values in zip(chunk.ids.to_pylist(), chunk.columns["teacher"], strict=True):
+                if name in rows:
+                    raise InputError("an id stands twice", where="teacher", found=repr(name), expected="every id once")
+                rows[name] = values
+    found: dict[str, NDArray[Any]] = {}
+    for name, split in splits.items():
+        missing = [each for each in split.ids.tolist() if each not in rows]
+        if missing and name in ("validation", "unlabeled"):
+            raise FileError(
+                "the teacher's predictions lack some rows",
+                where=f"teacher: {', '.join(paths)}",
+                found=f"{len(missing)} of {len(split)} {name} ids are not in it, first {', '.join(map(repr, missing[:5]))}",
+                expected="a prediction for every row, by id",
+                remedy="add them, or leave those rows out of the split; ids must have the same type on both sides",
+            )
+        if not missing:
+            found[name] = np.stack([rows[each] for each in split.ids.tolist()])
+    return found
+
+
+def _model_identity(model: nn.Module, given: Any, epochs: int) -> dict[str, Any]:
+    """What tells a module from another: its parameters' shapes, and their values where it comes trained."""
+    state = model.state_dict()
+    shapes = json.dumps([[name, list(each.shape), str(each.dtype)] for name, each in state.items()])
+    reference = {kind: name for name, kind in NETWORKS.items()}.get(type(model))  # type: ignore[arg-type]
+    found: dict[str, Any] = {"type": type(model).__name__, "shapes": store.digest(shapes.encode())}
+    found |= {"parameters": sum(each.numel() for each in model.parameters())}
+    found |= {"network": reference or getattr(given, "source", None)}
+    found |= {"arguments": dict(getattr(model, "arguments", {})) if reference else {}}
+    return found | ({"values": store.digest(tensors.to_bytes(state))} if epochs == 0 else {})
+
+
+def _table_identity(tables: Mapping[str, NDArray[Any]] | None) -> dict[str, Any]:
+    digests = {name: store.digest(np.ascontiguousarray(values).tobytes()) for name, values in (tables or {}).items()}
+    return {"table": digests}
+
+
+def _differences(part: str, then: Any, now: Any) -> list[str]:
+    """Leaves that differ, as lines."""
+    if isinstance(then, Mapping) and isinstance(now, Mapping):
+        names = [*then, *(name for name in now if name not in then)]
+        return [line for name in names for line in _differences(f"{part} {name}", then.get(name), now.get(name))]
+    return [] if then == now else [f"{part}: {str(then)[:24]} → {str(now)[:24]}"]

@@ -1,0 +1,51 @@
+"""Where a run ran: versions, hardware, commit. No environment variable is ever recorded."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("wdistill", "torch", "numpy", "numba", "safetensors", "pyarrow")
+
+
+def environment(device: str, threads: int) -> dict[str, Any]:
+    """Plain text and numbers, in the order they are shown."""
+    found: dict[str, Any] = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found | {
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "device": device,
+        "threads": threads,
+        "commit": _commit(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def _commit() -> str:
+    """The commit of the folder one is in, with a + where its tree has changes; "none" outside of git."""
+    try:
+        options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10}
+        head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], **options)
+        dirty = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no"], **options)
+    except (OSError, subprocess.SubprocessError):
+        return "none"
+    if head.returncode != 0:
+        return "none"
+    return str(head.stdout).strip() + ("+" if dirty.stdout.strip() else "")

@@ -1,0 +1,159 @@
+"""The numbers of a headline: test accuracies over trials, and differences between arms of the same trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from wdistill.outcome import Outcome, Training
+
+FEWEST = 3  # trials that a test needs
+LEVEL = 0.05  # of a test
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Of an arm to the baseline, over trials in which both are known; paired by position."""
+
+    mean: float
+    standard_error: float | None  # None for one trial
+    p: float | None  # of a paired, two-sided t-test; None for fewer than three trials
+    trials: int
+
+
+@dataclass(frozen=True)
+class Score:
+    """One accuracy over trials."""
+
+    values: tuple[float | None, ...]  # by trial; None where it is not known
+    mean: float
+    std: float | None  # None for one trial
+    difference: Difference | None = None  # of an arm other than the baseline
+
+
+@dataclass(frozen=True)
+class Row:
+    """The test accuracies of one model."""
+
+    name: str
+    role: Literal["teacher", "student", "arm"]
+    epochs: int  # of the longest training
+    final: Score | None  # after the last epoch; of the teacher and the pretrained student, as they were used
+    chosen: Score | None  # at the epoch that was best on the validation rows
+    best: Score | None  # at the epoch that was best on the test rows, as the paper reports it
+    of: int  # epochs of the arm that came furthest; of other models, their own
+
+    @property
+    def behind(self) -> bool:
+        """Whether an arm is still to come as far as others: its accuracies are not to be compared yet."""
+        return self.epochs < self.of
+
+
+def headline(outcomes: Sequence[Outcome]) -> tuple[Row, ...]:
+    """Teacher, pretrained student and every arm; trainings that were cut short do not count beside longer ones."""
+    known = [
+        _model("teacher", [each.teacher for each in outcomes], [each.accuracies for each in outcomes]),
+        _model("student", [each.student for each in outcomes], [each.accuracies for each in outcomes]),
+    ]
+    names = arm_names(outcomes)
+    arms = {name: [each.arms.get(name) for each in outcomes] for name in names}
+    base = arms.get(baseline(names) or "", [])
+    of = max((longest(trainings) for trainings in arms.values()), default=0)
+    rows = [_arm(name, trainings, [] if trainings is base else base, of) for name, trainings in arms.items()]
+    return *(row for row in known if row.final or row.best), *rows
+
+
+def arm_names(outcomes: Sequence[Outcome]) -> list[str]:
+    """Of all arms, in the order they were asked for."""
+    return list(dict.fromkeys(name for each in outcomes for name in each.arms))
+
+
+def baseline(names: Sequence[str]) -> str | None:
+    """What the other arms are compared to: `unweighted`, or the first."""
+    return "unweighted" if "unweighted" in names else next(iter(names), None)
+
+
+def longest(trainings: Sequence[Training | None]) -> int:
+    return max((len(each.epochs) for each in trainings if each), default=0)
+
+
+MEASURES: dict[str, Callable[[Training], float | None]] = {
+    "final": lambda training: training.final,
+    "chosen": lambda training: training.chosen.test if training.chosen else None,
+    "best": lambda training: training.best,
+}
+
+
+def _values(trainings: Sequence[Training | None], measure: str) -> list[float | None]:
+    length = longest(trainings)
+    return [MEASURES[measure](each) if each and len(each.epochs) == length else None for each in trainings]
+
+
+def _model(
+    name: Literal["teacher", "student"],
+    trainings: Sequence[Training | None],
+    accuracies: Sequence[Mapping[str, Mapping[str, float]]],
+) -> Row:
+    used = [each.get(name, {}).get("test") for each in accuracies]
+    chosen, best = _score(_values(trainings, "chosen")), _score(_values(trainings, "best"))
+    final, length = _score(used) or _score(_values(trainings, "final")), longest(trainings)
+    return Row(name, name, length, final, chosen, best, of=length)
+
+
+def _arm(name: str, trainings: Sequence[Training | None], base: Sequence[Training | None], of: int) -> Row:
+    comparable = longest(base) == longest(trainings)
+    scores = {
+        measure: _score(_values(trainings, measure), _values(base, measure) if comparable else []) for measure in MEASURES
+    }
+    return Row(name, "arm", longest(trainings), **scores, of=of)
+
+
+def _score(values: Sequence[float | None], base: Sequence[float | None] = ()) -> Score | None:
+    found = [value for value in values if value is not None]
+    if not found:
+        return None
+    std = float(np.std(found, ddof=1)) if len(found) > 1 else None
+    return Score(tuple(values), float(np.mean(found)), std, difference(values, base))
+
+
+def difference(values: Sequence[float | None], base: Sequence[float | None]) -> Difference | None:
+    """Mean of value − base over the positions where both are known, with its standard error and its t-test."""
+    gaps = [one - other for one, other in zip(values, base, strict=False) if one is not None and other is not None]
+    if not gaps:
+        return None
+    n, mean = len(gaps), float(np.mean(gaps))
+    if n == 1:
+        return Difference(mean, None, None, n)
+    error = float(np.std(gaps, ddof=1) / np.sqrt(n))
+    return Difference(mean, error, _test(mean, error, n) if n >= FEWEST else None, n)
+
+
+def _test(mean: float, error: float, n: int) -> float:
+    if error == 0:
+        return 1.0 if mean == 0 else 0.0
+    return t_test(mean / error, n - 1)
+
+
+def t_test(t: float, freedom: int) -> float:
+    """The two-sided p of Student's t with a whole number of degrees of freedom (Abramowitz & Stegun, 26.7.3 and 26.7.4)."""
+    angle = np.arctan2(abs(t), np.sqrt(freedom))
+    sine, cosine = np.sin(angle), np.cos(angle)
+    odd = freedom % 2
+    term = total = (cosine if freedom > 1 else 0.0) if odd else 1.0
+    for i in range(2 + odd, freedom, 2):
+        term *= cosine**2 * (i - 1) / i
+        total += term
+    inside = (angle + sine * total) * 2 / np.pi if odd else sine * total
+    return float(np.clip(1 - inside, 0, 1))
+
+
+def holm(chances: Sequence[float]) -> list[float]:
+    """The p of several tests, corrected for their number after Holm (1979)."""
+    order, corrected, least = np.argsort(chances, kind="stable"), [0.0] * len(chances), 0.0
+    for rank, place in enumerate(order):
+        least = max(least, min(1.0, (len(chances) - rank) * chances[place]))
+        corrected[place] = least
+    return corrected

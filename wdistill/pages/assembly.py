@@ -1,0 +1,130 @@
+"""One page of all that runs came to. It loads nothing and runs nothing: its policy forbids both."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from wdistill.errors import printable
+from wdistill.outcome import Outcome
+from wdistill.pages import figures, tables, words
+from wdistill.pages.accuracies import Row, arm_names, baseline, headline
+from wdistill.pages.figures import Panel
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What is shown of the weights of one arm."""
+
+    name: str
+    panels: tuple[Panel, ...]
+    maps: tuple[Panel, ...]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One group of trials, ready to be written down."""
+
+    name: str
+    anchor: str
+    verdict: words.Verdict
+    unfinished: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...]
+    rows: tuple[Row, ...]
+    columns: dict[str, str]  # of the headline: field of a row, and its title
+    base: str | None
+    trials: int
+    accuracy: tuple[Panel, ...]
+    beforehand: tables.Grid | None
+    teacher: Panel | None
+    arms: tuple[Arm, ...]
+    flat: tuple[str, ...]  # arms whose weights are all 1
+    costs: tables.Grid | None
+    times: Panel | None
+    recipe: tuple[tuple[str, str], ...]
+    environment: tuple[tuple[str, str], ...]
+    folders: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def page(groups: Mapping[str, Sequence[Outcome]], title: str) -> str:
+    """One HTML page of several settings, each a name and its trials; the same outcomes give the same bytes."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    def shown(value: Any) -> Any:
+        """Control characters of users are spelled out, not obeyed; Jinja escapes the rest."""
+        return words.unbroken(printable(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    settings = [_setting(name, trials, f"s{i}") for i, (name, trials) in enumerate(groups.items(), 1) if trials]
+    here = files("wdistill.pages")
+    style = "\n" + here.joinpath("report.css").read_text("utf-8")
+    environment = Environment(
+        autoescape=True, finalize=shown, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "accuracy": words.accuracy,
+        "gap": words.gap,
+        "called": tables.called,
+        "progress": tables.progress,
+        "listed": words.listed,
+        "svg": Markup,
+    }
+    template = environment.from_string(here.joinpath("report.html.jinja").read_text("utf-8"))
+    pictures = any(arm.maps for each in settings for arm in each.arms)
+    return template.render(title=title, settings=settings, style=Markup(style), policy=_policy(style, pictures))
+
+
+def _policy(style: str, pictures: bool) -> str:
+    """Nothing may be loaded or run; this very style is applied, and maps are pictures inside the page."""
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    images = " img-src data:;" if pictures else ""
+    return f"default-src 'none'; style-src 'sha256-{digest}';{images} base-uri 'none'; form-action 'none'"
+
+
+def _setting(name: str, outcomes: Sequence[Outcome], mark: str) -> Setting:
+    rows, names = headline(outcomes), arm_names(outcomes)
+    flat = tuple(each for each in names if _all_ones(outcomes, each))
+    arms = [_arm(outcomes, each, f"{mark}a{i}") for i, each in enumerate(names) if each not in flat]
+    accuracy = [figures.trajectory(outcomes, rows, f"{mark}-trajectory"), figures.best(rows, f"{mark}-best")]
+    tested = {key: text for key, text in tables.COLUMNS.items() if any(getattr(row, key) for row in rows)}
+    return Setting(
+        name=name,
+        anchor=mark,
+        verdict=words.verdict(rows),
+        unfinished=tuple(words.unfinished(outcomes)),
+        facts=tuple(tables.facts(outcomes)),
+        rows=rows,
+        columns=tested,
+        base=baseline(names),
+        trials=len(outcomes),
+        accuracy=tuple(panel for panel in accuracy if panel),
+        beforehand=tables.beforehand(outcomes),
+        teacher=figures.teacher(outcomes, f"{mark}-teacher"),
+        arms=tuple(arm for arm in arms if arm.panels or arm.maps),
+        flat=flat,
+        costs=tables.costs(outcomes),
+        times=figures.times(tables.stages(outcomes), len(outcomes), f"{mark}-times"),
+        recipe=tuple(tables.settings([each.recipe for each in outcomes])),
+        environment=tuple(tables.settings([each.environment for each in outcomes])),
+        folders=tuple(str(each.folder) for each in outcomes),
+        warnings=tuple(tables.warnings(outcomes)),
+    )
+
+
+def _arm(outcomes: Sequence[Outcome], name: str, mark: str) -> Arm:
+    trainings = [each.arms[name] for each in outcomes if name in each.arms]
+    panels = [figures.weights(trainings, f"{mark}-weights"), figures.movement(trainings, f"{mark}-movement")]
+    stored = next((i for i, each in enumerate(trainings) if each.fitted), None)
+    which = f"trial {stored + 1} of {len(trainings)}; " if stored is not None and len(trainings) > 1 else ""
+    maps = figures.maps(trainings[stored], f"{mark}m", which) if stored is not None else []
+    return Arm(name, tuple(panel for panel in panels if panel), tuple(maps))
+
+
+def _all_ones(outcomes: Sequence[Outcome], name: str) -> bool:
+    refreshes = [refresh for each in outcomes if name in each.arms for refresh in each.arms[name].refreshes]
+    return bool(refreshes) and all(refresh.weights.ones == refresh.weights.rows for refresh in refreshes)

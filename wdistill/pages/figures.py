@@ -1,0 +1,468 @@
+"""The figures of a page, each small enough for a phone. Most names of users stay outside, as text of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdistill.confidence import Floats
+from wdistill.inspection import (
+    BINS,
+    BLUE,
+    GREY,
+    INK,
+    LOOK,
+    MAPS,
+    ORANGE,
+    PALE,
+    Histogram,
+    Map,
+    Plane,
+    confidence_word,
+    draw_accuracy,
+    draw_histogram,
+    draw_map,
+    drawable,
+    percent,
+    plane,
+)
+from wdistill.outcome import Outcome, Refresh, Training
+from wdistill.pages import svg
+from wdistill.pages.accuracies import Row, arm_names, baseline, longest
+from wdistill.pages.words import accuracy, duration, listed
+from wdistill.rules import Debiased, Fitted, Product
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+GREEN, PURPLE, AMBER, SKY = "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
+WIDTH, HEIGHT = 5.0, 3.1  # inches: 360 points across, as wide as a phone
+DRAWN = 200  # validation points on a map
+NAME = 22  # letters of a name that an axis has room for
+KINDS = {"train": BLUE, "evaluate": SKY, "forward": AMBER, "estimate": ORANGE, "store": GREEN, "other": PALE}
+_LOOK = {
+    **LOOK,
+    "font.size": 11,
+    "axes.linewidth": 0.8,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 10.5,
+    "ytick.labelsize": 10.5,
+    "svg.fonttype": "none",
+}
+
+
+@dataclass(frozen=True)
+class Key:
+    """One entry of a legend."""
+
+    name: str
+    color: str  # as CSS says it
+    shape: str = "line"  # "line", "box", "dot" or "cross"
+    dash: str = ""  # of a line, as SVG says it
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One figure: its SVG, what to call it, what to know about it, and its legend."""
+
+    svg: str
+    title: str
+    caption: str = ""
+    keys: tuple[Key, ...] = ()
+
+
+@dataclass(frozen=True)
+class Style:
+    """How an arm looks in every figure: never by colour alone."""
+
+    color: str
+    dash: tuple[float, ...]  # points on and off; () is solid
+
+    def key(self, name: str) -> Key:
+        return Key(name, svg.COLORS[self.color], "line", " ".join(f"{x:g}" for x in self.dash))
+
+    @property
+    def line(self) -> Any:
+        return (0, self.dash) if self.dash else "solid"
+
+
+def styles(names: Sequence[str]) -> dict[str, Style]:
+    """The baseline in ink, the others in colours; dashes differ, and tell arms apart once colours repeat."""
+    colors = [BLUE, ORANGE, GREEN, PURPLE, AMBER, SKY]
+    dashes: list[tuple[float, ...]] = [(), (6, 2), (1.5, 1.5), (6, 2, 1.5, 2), (3, 1.5), (8, 2, 3, 2), (10, 3)]
+    rest = [name for name in names if name != baseline(names)]
+    found = {name: Style(colors[i % len(colors)], dashes[i % len(dashes)]) for i, name in enumerate(rest)}
+    return {name: found.get(name, Style(INK, (4, 1.5))) for name in names}
+
+
+def _drawn(draw: Callable[[Axes], None], mark: str, label: str, height: float = HEIGHT) -> str:
+    import matplotlib.style
+    from matplotlib.figure import Figure
+
+    with matplotlib.style.context(["default", _LOOK]):
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        draw(figure.subplots())
+        return svg.inline(figure, mark, label)
+
+
+def _spread(values: Floats) -> tuple[Floats, Floats]:
+    """Mean and standard deviation over trials of (trials, points); of one trial, none."""
+    return values.mean(axis=0), values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1])
+
+
+def _draw_line(axes: Axes, x: NDArray[Any], values: Floats, color: str, line: Any = "solid", marker: str = "") -> None:
+    """The mean over trials of values (trials, points), and a band of one standard deviation."""
+    mean, std = _spread(values)
+    if len(values) > 1:
+        axes.fill_between(x, mean - std, mean + std, color=color, alpha=0.16, linewidth=0)
+    axes.plot(
+        x, mean, color=color, linewidth=1.8, linestyle=line, marker=marker or ("o" if len(x) == 1 else ""), markersize=4
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ accuracy
+
+
+def trajectory(outcomes: Sequence[Outcome], rows: Sequence[Row], mark: str) -> Panel | None:
+    """Accuracy after every epoch of every arm, on the test rows or, where there are none, on the validation rows."""
+    names = arm_names(outcomes)
+    look, curves, fewer = styles(names), {}, False
+    tested = any(epoch.test is not None for each in outcomes for arm in each.arms.values() for epoch in arm.epochs)
+    measure = "test" if tested else "validation"
+    for name in names:
+        arms = [each.arms.get(name) for each in outcomes]
+        whole = [arm for arm in arms if arm and arm.epochs and len(arm.epochs) == longest(arms)]
+        values = np.array([[getattr(epoch, measure) for epoch in arm.epochs] for arm in whole], dtype=float)
+        if values.size and (known := ~np.isnan(values).any(axis=0)).any():
+            epochs = np.array([epoch.epoch for epoch in whole[0].epochs])
+            curves[name] = epochs[known], 100 * values[:, known]
+            fewer |= len(whole) < len(outcomes)
+    if not curves:
+        return None
+    settled = [v[:, len(x) // 8 :] for x, v in curves.values()]  # the first steps would squeeze all that follows
+    bounds = [b for v in settled for mean, std in [_spread(v)] for b in ((mean - std).min(), (mean + std).max())]
+    low, high = min(bounds), max(bounds)
+    references = [row for row in rows if row.role != "arm" and row.final and tested]
+    levels = {row.name: 100 * row.final.mean for row in references if row.final}
+    room = max(high - low, 1.0)
+    near = {name: level for name, level in levels.items() if low - room < level < high + room}
+    low, high = min([low, *near.values()]), max([high, *near.values()])
+    lines = {"teacher": (GREY, (1, 2)), "student": (GREY, (8, 4))}
+
+    def draw(axes: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        for name, level in near.items():
+            color, dash = lines[name]
+            axes.axhline(level, color=color, linewidth=1.2, linestyle=(0, dash))
+        for name, (x, values) in curves.items():
+            _draw_line(axes, x, values, look[name].color, look[name].line)
+        axes.set_ylim(max(0, low - 0.06 * room), min(100, high + 0.06 * room) + 0.02 * room)
+        axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        axes.set_xlabel("epoch")
+        axes.set_ylabel(f"{measure} accuracy, %")
+
+    several = max(len(values) for _, values in curves.values()) > 1
+    caption = "Lines are means over trials, bands one standard deviation. " if several else ""
+    caption += "Trials that have not come as far as others are left out. " if fewer else ""
+    far = [f"The {name}, at {level:.2f} %, is off the axis. " for name, level in levels.items() if name not in near]
+    keys = [look[name].key(name) for name in curves]
+    for name in near:
+        color, dash = lines[name]
+        called = "pretrained student" if name == "student" else name
+        keys.append(Key(f"{called}, {levels[name]:.2f} %", svg.COLORS[color], "line", " ".join(map(str, dash))))
+    ends = [f"{name} {values[:, -1].mean():.2f} %" for name, (_, values) in curves.items()]
+    title = f"{measure.capitalize()} accuracy over the training"
+    return Panel(
+        _drawn(draw, mark, f"{title}. At the end: {listed(ends)}."), title, (caption + "".join(far)).strip(), tuple(keys)
+    )
+
+
+def best(rows: Sequence[Row], mark: str) -> Panel | None:
+    """The best accuracy of every arm: each trial, mean and standard deviation."""
+    arms = [(row, row.best) for row in rows if row.role == "arm" and row.best and not row.behind]
+    if not arms:
+        return None
+    look, places = styles([row.name for row in rows if row.role == "arm"]), np.arange(len(arms))[::-1]
+    trials = 100 * np.array([[np.nan if v is None else v for v in score.values] for _, score in arms])  # (arms, trials)
+
+    def draw(axes: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        several = trials.shape[1] > 1
+        if several:
+            axes.plot(trials, places, color=PALE, linewidth=1, zorder=1)
+        for place, (row, score), values in zip(places, arms, trials, strict=True):
+            color = look[row.name].color
+            if several:
+                axes.plot(values, [place] * len(values), "o", color=color, markersize=3.5, alpha=0.45, markeredgewidth=0)
+            std = 100 * score.std if score.std is not None else None
+            axes.errorbar(
+                100 * score.mean, place, xerr=std, color=color, marker="o", markersize=7, linewidth=1.8, capsize=4, zorder=3
+            )
+        names = axes.set_yticks(places, [_short(row.name) for row, _ in arms])
+        for tick in names:
+            tick.label1.set_parse_math(False)
+        values_axis = axes.secondary_yaxis("right")
+        values_axis.set_yticks(places, [f"{100 * score.mean:.2f}" for _, score in arms])
+        for side in (axes, values_axis):
+            side.tick_params(axis="y", length=0)
+        values_axis.spines["right"].set_visible(False)
+        axes.spines["left"].set_visible(False)
+        axes.set_ylim(-0.6, len(arms) - 0.4)
+        axes.margins(x=0.08)
+        axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+        axes.set_xlabel("best test accuracy, %")
+
+    found = listed([f"{row.name} {accuracy(score)} %" for row, score in arms])
+    several = "Small dots are trials, joined across arms; large dots their means, bars one standard deviation. "
+    caption = (
+        several if trials.shape[1] > 1 else ""
+    ) + "Selected on the test rows, as the paper reports it: too good by that."
+    height = max(1.7, 0.95 + 0.42 * len(arms))
+    return Panel(
+        _drawn(draw, mark, f"Best test accuracy of every arm: {found}.", height), "Best accuracy of every arm", caption
+    )
+
+
+def _short(name: str) -> str:
+    line = drawable(name)
+    return line if len(line) <= NAME else f"{line[: NAME - 1]}…"
+
+
+# -------------------------------------------------------------------------------------------------- teacher and planes
+
+
+def debiased_in(fitted: Fitted) -> Debiased | None:
+    """The debiased rule, or the first one of a composition."""
+    if isinstance(fitted, Debiased):
+        return fitted
+    parts = fitted.parts if isinstance(fitted, Product) else ()
+    return next((found for part in parts if (found := debiased_in(part)) is not None), None)
+
+
+def teacher(outcomes: Sequence[Outcome], mark: str) -> Panel | None:
+    """The teacher's accuracy against its margin, on the validation rows of the first trial that knows them."""
+    for trial, each in enumerate(outcomes, 1):
+        for fitted in (state for arm in each.arms.values() for state in arm.fitted):
+            found = debiased_in(fitted)
+            if found is not None:
+                return _teacher(found, f"trial {trial} of {len(outcomes)}" if len(outcomes) > 1 else "", mark)
+    return None
+
+
+def _teacher(fitted: Debiased, which: str, mark: str) -> Panel:
+    titles: list[str] = []
+
+    def draw(axes: Axes) -> None:
+        draw_accuracy(axes, fitted)
+        titles.append(_untitled(axes))
+
+    drawn = _drawn(draw, mark, "The teacher's accuracy on validation rows against its margin.")
+    caption = titles[0].partition("\n")[2]
+    bars = "bars are standard errors"
+    return Panel(
+        drawn,
+        "Teacher's accuracy by margin",
+        _sentence(f"{caption}; {bars}; {which}" if which else f"{caption}; {bars}"),
+    )
+
+
+def maps(training: Training, mark: str, which: str = "") -> list[Panel]:
+    """Error, distortion and weight over the plane of the two confidences; the weight also as it was at first."""
+    found = [state for each in training.fitted if (state := debiased_in(each)) is not None]
+    if not found:
+        return []
+    last, planes = found[-1], [plane(each) for each in found]
+    factor = "the debiased factor; " if isinstance(training.fitted[-1], Product) else ""
+    m, wrong = len(last.wrong), int(np.count_nonzero(last.wrong))
+    some = f"; {DRAWN} of {m:,} rows drawn" if m > DRAWN else ""
+    options = f"estimate {last.estimate}, {last.targets} targets, k = {last.k}{some}"
+    panels = [_map(planes[-1], name, last, f"{mark}{name[0]}") for name in MAPS]
+    if len(found) > 1:
+        first = _map(planes[0], "weight", found[0], f"{mark}f")
+        panels[-1] = _with(panels[-1], "Weight at the last refresh")
+        panels.insert(2, _with(first, "Weight at the first refresh"))
+    keys = (
+        Key(f"teacher right on {m - wrong:,} validation rows", "#ffffff", "dot"),
+        Key(f"teacher wrong on {wrong:,}", svg.COLORS[ORANGE], "cross"),
+    )
+    return [*panels[:-1], _with(panels[-1], panels[-1].title, _sentence(f"{factor}{which}{options}"), keys)]
+
+
+def _with(panel: Panel, title: str, caption: str = "", keys: tuple[Key, ...] = ()) -> Panel:
+    return Panel(panel.svg, title, caption, keys)
+
+
+def _map(found: Plane, which: Map, fitted: Debiased, mark: str) -> Panel:
+    def draw(axes: Axes) -> None:
+        draw_map(axes, found, which, confidence_word(fitted), DRAWN)
+
+    label = f"{MAPS[which]} over the plane of the teacher's and the student's confidence."
+    return Panel(_drawn(draw, mark, label, 3.6), MAPS[which])
+
+
+def _untitled(axes: Axes) -> str:
+    """Take the title off: the page says it beneath the figure."""
+    title = axes.get_title("left")
+    axes.set_title("", loc="left")
+    return title
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+# ------------------------------------------------------------------------------------------------------------- weights
+
+
+def weights(trainings: Sequence[Training], mark: str) -> Panel | None:
+    """Weights of the last refresh, all trials together: of right and wrong rows where that is known, else of all."""
+    last = [each.refreshes[-1] for each in trainings if each.refreshes]
+    if not last:
+        return None
+    right, wrong = _sum([each.right for each in last]), _sum([each.wrong for each in last])
+    every = _sum([each.weights for each in last])
+    if right and wrong and right.rows + wrong.rows:
+        return _right_and_wrong(right, wrong, len(last), mark)
+    return _all(every, len(last), mark) if every and every.rows else None
+
+
+def _sum(found: Sequence[Histogram | None]) -> Histogram | None:
+    known = [each for each in found if each is not None]
+    return reduce(add, known) if len(known) == len(found) else None
+
+
+def _all(found: Histogram, trials: int, mark: str) -> Panel:
+    titles: list[str] = []
+
+    def draw(axes: Axes) -> None:
+        draw_histogram(axes, found)
+        titles.append(_untitled(axes))
+
+    drawn = _drawn(draw, mark, f"Histogram of the weights: mean {found.mean:.4f}.")
+    title, _, rest = titles[0].partition("\n")
+    rest = rest.replace("%", " %")
+    return Panel(drawn, title, _sentence(f"{rest}; at the last refresh{_of(trials)}"))
+
+
+def _of(trials: int) -> str:
+    return f" of {trials} trials together" if trials > 1 else ""
+
+
+def _right_and_wrong(right: Histogram, wrong: Histogram, trials: int, mark: str) -> Panel:
+    halves = [(right, -0.5, BLUE, ""), (wrong, 0.5, ORANGE, "////")]
+    shares = [100 * _tenths(each) / max(1, each.rows) for each, *_ in halves]
+    seen = np.concatenate(shares)
+    skewed = bool(seen.max() > 50 * seen[seen > 0].min())
+
+    def draw(axes: Axes) -> None:
+        from matplotlib.ticker import StrMethodFormatter
+
+        places = np.append(np.arange(BINS // 2) + 0.5, BINS // 2 + 0.9)
+        for (_, side, color, hatch), share in zip(halves, shares, strict=True):
+            axes.bar(places + 0.42 * side, share, 0.42, color=color, edgecolor="white", linewidth=0.5, hatch=hatch)
+        if skewed:
+            axes.set_yscale("log")
+            axes.minorticks_off()
+            axes.set_ylim(bottom=max(1e-4, 0.5 * float(seen[seen > 0].min())))
+            axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.set_xticks([0, 2, 4, 6, 8, 10.9], ["0", "0.2", "0.4", "0.6", "0.8", "= 1"])
+        axes.set_xlabel("weight")
+        axes.set_ylabel("share of the rows, %" + (" (log)" if skewed else ""))
+
+    label = f"Weights of rightly labeled rows, mean {right.mean:.4f}, and of wrongly labeled rows, mean {wrong.mean:.4f}."
+    caption = f"At the last refresh{_of(trials)}; {_share(right)} of the right and"
+    caption += f" {_share(wrong)} of the wrong weights are exactly 1."
+    keys = (
+        Key(f"rightly labeled: {right.rows:,} rows, mean weight {right.mean:.3f}", svg.COLORS[BLUE], "box"),
+        Key(f"wrongly labeled: {wrong.rows:,} rows, mean weight {wrong.mean:.3f}", svg.COLORS[ORANGE], "hatched"),
+    )
+    return Panel(_drawn(draw, mark, label), "Weights of rightly and wrongly labeled rows", caption, keys)
+
+
+def _share(found: Histogram) -> str:
+    return percent(found.ones / max(1, found.rows)).replace("%", " %")
+
+
+def _tenths(found: Histogram) -> NDArray[np.float64]:
+    """Counts in ten bins, and of the weights of exactly 1."""
+    return np.append(np.array(found.counts, float).reshape(-1, 2).sum(axis=1), found.ones)
+
+
+def movement(trainings: Sequence[Training], mark: str) -> Panel | None:
+    """Mean weights at every refresh: how they move while the student learns."""
+    most = max((len(each.refreshes) for each in trainings), default=0)
+    whole = [each.refreshes for each in trainings if len(each.refreshes) == most]
+    if most < 2:
+        return None
+    after = np.array([each.after for each in whole[0]])
+    kinds: dict[str, tuple[str, tuple[float, ...], Callable[[Refresh], Histogram | None]]] = {
+        "rightly labeled rows": (BLUE, (), lambda each: each.right),
+        "all rows": (INK, (4, 1.5), lambda each: each.weights),
+        "wrongly labeled rows": (ORANGE, (1.5, 1.5), lambda each: each.wrong),
+    }
+    curves = {}
+    for name, (color, dash, read) in kinds.items():
+        found = [[read(each) for each in refreshes] for refreshes in whole]
+        if all(each is not None and each.rows for row in found for each in row):
+            values = np.array([[each.mean for each in row if each is not None] for row in found])
+            curves[name] = values, Style(color, dash)
+
+    def draw(axes: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        for values, style in curves.values():
+            _draw_line(axes, after, values, style.color, style.line, marker="o" if most <= 12 else "")
+        axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        axes.set_xlabel("epochs of training before the refresh")
+        axes.set_ylabel("mean weight")
+
+    if not curves:
+        return None
+    ends = [f"{name} from {values[:, 0].mean():.3f} to {values[:, -1].mean():.3f}" for name, (values, _) in curves.items()]
+    caption = f"{most} refreshes" + ("; bands are one standard deviation over trials." if len(whole) > 1 else ".")
+    keys = tuple(style.key(name) for name, (_, style) in curves.items())
+    return Panel(_drawn(draw, mark, f"Mean weights: {listed(ends)}."), "How the weights move", caption, keys)
+
+
+# ---------------------------------------------------------------------------------------------------------------- time
+
+
+def times(stages: dict[str, dict[str, float]], trials: int, mark: str) -> Panel | None:
+    """Seconds of every stage by kind of work, as stacked bars."""
+    if not stages or not any(sum(kinds.values()) for kinds in stages.values()):
+        return None
+    places = np.arange(len(stages))[::-1]
+    used = [kind for kind in KINDS if any(kinds.get(kind, 0) > 0 for kinds in stages.values())]
+    longest_stage = max(sum(kinds.values()) for kinds in stages.values())
+    size, unit = (3600, "hours") if longest_stage > 7200 else (60, "minutes") if longest_stage > 180 else (1, "seconds")
+
+    def draw(axes: Axes) -> None:
+        start = np.zeros(len(stages))
+        for kind in used:
+            length = np.array([kinds.get(kind, 0.0) for kinds in stages.values()]) / size
+            axes.barh(places, length, 0.62, start, color=KINDS[kind])
+            start += length
+        for tick in axes.set_yticks(places, [_short(name) for name in stages]):
+            tick.label1.set_parse_math(False)
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylim(-0.6, len(stages) - 0.4)
+        axes.set_xlabel(unit)
+
+    total = [f"{name} {duration(sum(kinds.values()))}" for name, kinds in stages.items()]
+    keys = tuple(Key(kind, svg.COLORS[KINDS[kind]], "box") for kind in used)
+    caption = f"Means over {trials} trials." if trials > 1 else ""
+    height = max(1.7, 0.85 + 0.32 * len(stages))
+    return Panel(_drawn(draw, mark, f"Time of every stage: {listed(total)}.", height), "Time by stage", caption, keys)

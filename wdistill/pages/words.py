@@ -1,0 +1,139 @@
+"""Numbers and findings as words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wdistill.outcome import Outcome
+from wdistill.pages.accuracies import FEWEST, LEVEL, Difference, Row, Score, baseline, holm
+
+MINUS = "−"
+_BREAKS = re.compile(r"(?<=[\dp]) (?=[±=<%])|(?<=[±=<]) (?=\d)")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came out, and what that rests on."""
+
+    findings: tuple[str, ...]
+    basis: str = ""
+
+
+def accuracy(score: Score | None) -> str:
+    """In percent, with the standard deviation over trials where there are several."""
+    if score is None:
+        return ""
+    return f"{100 * score.mean:.2f}" + (f" ± {100 * score.std:.2f}" if score.std is not None else "")
+
+
+def gap(found: Difference | None) -> str:
+    """In percentage points, with the standard error where there are several trials."""
+    if found is None:
+        return ""
+    error = f" ± {100 * found.standard_error:.2f}" if found.standard_error is not None else ""
+    return signed(100 * found.mean) + error
+
+
+def signed(value: float) -> str:
+    rounded = round(value, 2)
+    sign = "+" if rounded > 0 else MINUS if rounded < 0 else ""
+    return f"{sign}{abs(rounded):.2f}"
+
+
+def chance(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}" if p < 0.1 else f"p = {p:.2f}"
+
+
+def unbroken(text: str) -> str:
+    """The text with numbers that stay on one line with their signs."""
+    return _BREAKS.sub("\u00a0", text)
+
+
+def count(n: int, word: str) -> str:
+    return f"{n:,} {word}" if n == 1 else f"{n:,} {word}s"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 1e-3:
+        return f"{1e6 * seconds:.0f} µs"
+    if seconds < 0.9995:
+        return f"{1e3 * seconds:.3g} ms"
+    if seconds < 99.95:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def verdict(rows: Sequence[Row]) -> Verdict:
+    """What came out, on the final accuracy, and how far it can be trusted."""
+    arms = [row for row in rows if row.role == "arm"]
+    if not arms:
+        return Verdict(("No arm has been trained yet.",))
+    if not any(row.final for row in arms):
+        return Verdict(("Nothing can be said about accuracy: no arm was tested.",))
+    base = next(row for row in arms if row.name == baseline([row.name for row in arms]))
+    compared = [(row, row.final.difference) for row in arms if row.final and row.final.difference]
+    if not compared:
+        ended = [f"{row.name} at {accuracy(row.final)} %" for row in arms if row.final]
+        return Verdict((f"On the test rows: {listed(ended)}.",), "There is nothing to compare yet." if len(arms) > 1 else "")
+    if min(found.trials for _, found in compared) < FEWEST:
+        return _few(base, compared)
+    return _tested(base, compared)
+
+
+def _few(base: Row, compared: Sequence[tuple[Row, Difference]]) -> Verdict:
+    """One or two trials: what was seen, and that it is no evidence."""
+    seen = listed([f"{row.name} {_above(found)}" for row, found in compared])
+    n = min(found.trials for _, found in compared)
+    few = "One trial cannot tell this from chance" if n == 1 else "Two trials are too few for a test"
+    start = f"On the test rows, {base.name} ended at {accuracy(base.final)} %; {seen}."
+    return Verdict((start, f"{few}: repeat it with other seeds before believing it."))
+
+
+def _above(found: Difference) -> str:
+    if found.mean == 0:
+        return "at exactly the same"
+    size = f"{abs(100 * found.mean):.2f}" + (f" ± {100 * found.standard_error:.2f}" if found.standard_error else "")
+    return f"{size} points {'higher' if found.mean > 0 else 'lower'}"
+
+
+def _tested(base: Row, compared: Sequence[tuple[Row, Difference]]) -> Verdict:
+    chances = holm([found.p if found.p is not None else 1.0 for _, found in compared])
+    groups: dict[str, list[str]] = {
+        f"Better than {base.name}": [],
+        f"Worse than {base.name}": [],
+        f"No difference from {base.name} beyond chance": [],
+        f"Exactly the same as {base.name} in every trial": [],
+    }
+    better, worse, none, same = groups.values()
+    for (row, found), p in zip(compared, chances, strict=True):
+        if found.mean == 0 and found.standard_error == 0:
+            same.append(row.name)
+        else:
+            place = none if p >= LEVEL else better if found.mean > 0 else worse
+            place.append(f"{row.name} ({gap(found)} points, {chance(p)})")
+    findings = tuple(f"{start}: {listed(names)}." for start, names in groups.items() if names)
+    trials = sorted({found.trials for _, found in compared})
+    over = f"over {trials[0]}" + (f" to {trials[-1]}" if len(trials) > 1 else "") + " paired trials"
+    many = f", corrected for {len(compared)} comparisons (Holm)" if len(compared) > 1 else ""
+    return Verdict(
+        findings, f"Paired t-tests of the final test accuracy {over}, at the 5 % level{many}; ± is the standard error."
+    )
+
+
+def unfinished(outcomes: Sequence[Outcome]) -> list[str]:
+    """One sentence for every trial that is not finished."""
+    found = []
+    for i, each in enumerate(outcomes, 1):
+        if each.state != "finished":
+            which = f"Trial {i} of {len(outcomes)}" if len(outcomes) > 1 else "This run"
+            state = {"running": "is still running", "interrupted": "was interrupted"}.get(each.state, f"is “{each.state}”")
+            done = [f"{name} {count(len(arm.epochs), 'epoch')}" for name, arm in each.arms.items()]
+            found.append(f"{which} {state}; done so far: {listed(done) if done else 'no arm yet'}.")
+    return found

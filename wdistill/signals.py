@@ -1,0 +1,46 @@
+"""Asked to stop, a run saves and leaves: SIGTERM and Ctrl-C set a flag that the work looks at between steps."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Stop:
+    """Whether somebody has asked us to stop, and by which signal. A second signal ends the process at once."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+
+    def __call__(self) -> bool:
+        return self.signal != 0
+
+    def ask(self, number: int, frame: FrameType | None = None) -> None:
+        if self.signal:
+            os._exit(128 + number)  # what is committed stays; there is nothing to lose
+        self.signal = number
+
+    def leave(self) -> None:
+        """End as the signal asked for, once all is saved."""
+        if self.signal == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise SystemExit(128 + self.signal)
+
+
+@contextmanager
+def stopping() -> Iterator[Stop]:
+    """Listen for SIGTERM and SIGINT while the block runs; only the main thread can."""
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, stop.ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""Training on weighted examples: losses, schedules, augmentation and the reference networks; everything here needs torch."""

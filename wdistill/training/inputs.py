@@ -1,0 +1,287 @@
+"""Inputs of one split, as rows that a batch is gathered from: held in memory, mapped from a file, or by a DataLoader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from wdistill import store
+from wdistill.errors import InputError, StorageError
+
+SAMPLED = 256  # rows of a mapped file or of a stream that its fingerprint looks at
+
+
+class Inputs(Protocol):
+    """Rows (n, …) in a fixed order."""
+
+    def __len__(self) -> int: ...
+
+    def batches(self, orders: Iterable[Tensor]) -> Iterator[Tensor]:
+        """For every vector of row numbers, those rows as one tensor."""
+        ...
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What tells these rows from others, as JSON."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Rows in memory, on any device."""
+
+    values: Tensor  # (n, …)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def batches(self, orders: Iterable[Tensor]) -> Iterator[Tensor]:
+        device = self.values.device
+        return (self.values.index_select(0, rows.to(device)) for rows in orders)
+
+    def fingerprint(self) -> dict[str, Any]:
+        array = self.values.detach().cpu().contiguous()
+        content = array.view(torch.uint8).numpy().data if array.numel() else memoryview(b"")
+        return _described(tuple(array.shape), str(array.dtype), store.digest(content))
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Rows of an .npy file, read from the disk as they are needed."""
+
+    path: Path
+
+    @property
+    def array(self) -> NDArray[Any]:
+        mapped: NDArray[Any] = np.load(self.path, mmap_mode="r", allow_pickle=False)
+        return mapped
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def batches(self, orders: Iterable[Tensor]) -> Iterator[Tensor]:
+        array = self.array
+        return (torch.from_numpy(array[rows.numpy()]) for rows in orders)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Of the shape and of rows spread over the file: a file may be larger than one wants to read."""
+        array = self.array
+        rows = np.ascontiguousarray(array[_spread(len(array))])
+        return _described(array.shape, str(torch.from_numpy(rows[:1]).dtype), store.digest(rows.tobytes()), sampled=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Streamed:
+    """A map-style Dataset read by a DataLoader in every epoch, with `workers` processes that load ahead.
+
+    Pass it in place of a Dataset to say that its items shall not be kept in one array.
+    """
+
+    dataset: Any
+    workers: int = 0
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def batches(self, orders: Iterable[Tensor]) -> Iterator[Tensor]:
+        from torch.utils.data import DataLoader
+
+        size, plan = len(self.dataset), [rows.tolist() for rows in orders]
+        context = "spawn" if self.workers else None
+        items: Any = _Items(self.dataset)
+        loader: Any = DataLoader(
+            items,
+            batch_sampler=plan,
+            num_workers=self.workers,
+            multiprocessing_context=context,
+            generator=torch.Generator(),  # of its own: the global one is not touched
+        )
+        yield from loader
+        if len(self.dataset) != size:
+            raise _changed_length(size, len(self.dataset))
+
+    def fingerprint(self) -> dict[str, Any]:
+        rows = [read_item(self.dataset, int(row))[0] for row in _spread(len(self))]
+        content = b"".join(np.ascontiguousarray(row).tobytes() for row in rows)
+        shape = (len(self), *(rows[0].shape if rows else ()))
+        return _described(shape, str(rows[0].dtype) if rows else "", store.digest(content), sampled=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Picked:
+    """Some rows of a split, in a given order."""
+
+    inputs: Inputs
+    rows: Tensor  # (n,) int64
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batches(self, orders: Iterable[Tensor]) -> Iterator[Tensor]:
+        return self.inputs.batches([self.rows[order] for order in orders])
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {**self.inputs.fingerprint(), "rows": store.digest(self.rows.numpy().tobytes())}
+
+
+@dataclass(frozen=True, eq=False)
+class Union:
+    """Several splits one after the other."""
+
+    parts: Sequence[Inputs]
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self.parts)
+
+    def batches(self, orders: Iterable[Tensor]) -> Iterator[Tensor]:
+        plan = list(orders)
+        ends = np.cumsum([len(part) for part in self.parts])
+        streams, places = [], []
+        for part, end in zip(self.parts, ends, strict=True):
+            inside = [torch.nonzero((rows >= end - len(part)) & (rows < end))[:, 0] for rows in plan]
+            places.append(inside)
+            first = int(end) - len(part)
+            streams.append(part.batches([rows[at] - first for rows, at in zip(plan, inside, strict=True) if len(at)]))
+        for step, rows in enumerate(plan):
+            found = [
+                (inside[step], next(stream)) for inside, stream in zip(places, streams, strict=True) if len(inside[step])
+            ]
+            batch = found[0][1].new_empty((len(rows), *found[0][1].shape[1:]))
+            for at, values in found:
+                batch[at.to(batch.device)] = values.to(batch.device)
+            yield batch
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"parts": [part.fingerprint() for part in self.parts]}
+
+
+def union(parts: Sequence[Inputs]) -> Inputs:
+    """Several splits as one: concatenated where all are in memory, so that a batch is one gather."""
+    held = [part.values for part in parts if isinstance(part, Held)]
+    if len(held) < len(parts):
+        return Union(parts)
+    kinds = {(values.dtype, values.shape[1:]) for values in held}
+    if len(kinds) > 1:
+        raise InputError(
+            "the splits have rows of different kinds",
+            where="inputs",
+            found=" and ".join(f"{tuple(shape)} of {dtype}" for dtype, shape in kinds),
+            expected="rows of one shape and type in all splits",
+            remedy="prepare labeled, validation and unlabeled inputs in the same way",
+        )
+    return Held(torch.cat(held))
+
+
+def read_item(dataset: Any, row: int) -> tuple[NDArray[Any], int | None]:
+    """One item of a map-style Dataset: an input, or a pair of input and label."""
+    try:
+        item = dataset[row]
+    except Exception as error:
+        raise InputError(
+            "an item cannot be read",
+            where=f"{type(dataset).__name__}, item {row}",
+            found=f"{type(error).__name__}: {error}",
+            expected="an input, or a pair of input and label",
+            remedy="mend or leave out that item",
+        ) from error
+    pair = (*item, None)[:2] if isinstance(item, tuple | list) and len(item) in (1, 2) else (item, None)
+    value = pair[0].numpy() if isinstance(pair[0], Tensor) else np.asarray(pair[0])
+    return value, None if pair[1] is None else int(pair[1])
+
+
+def materialise(dataset: Any, path: Path) -> tuple[Mapped, NDArray[np.int64] | None]:
+    """Read every item once into an .npy file; returns the rows and, where items are pairs, their labels."""
+    size = len(dataset)
+    first, label = read_item(dataset, 0)
+    header = _npy_header((size, *first.shape), first.dtype)
+    _check_space(path, len(header) + size * first.nbytes)
+    labels = np.empty(size, np.int64)
+    with store.writing(path) as file:
+        file.write(header)
+        for row in range(size):
+            value, found = read_item(dataset, row)
+            if value.shape != first.shape or value.dtype != first.dtype:
+                raise InputError(
+                    "an item of another kind",
+                    where=f"{type(dataset).__name__}, item {row}",
+                    found=f"{value.shape} of {value.dtype}",
+                    expected=f"{first.shape} of {first.dtype}, as item 0",
+                    remedy="resize or pad items to one shape inside the Dataset",
+                )
+            file.write(np.ascontiguousarray(value).tobytes())
+            labels[row] = -1 if found is None else found
+    if len(dataset) != size:
+        raise _changed_length(size, len(dataset))
+    return Mapped(path), None if label is None else labels
+
+
+def spill(inputs: Held, path: Path) -> Mapped:
+    """Rows in memory written to an .npy file, for other processes to map."""
+    array = np.ascontiguousarray(inputs.values.detach().cpu().numpy())
+    header = _npy_header(array.shape, array.dtype)
+    _check_space(path, len(header) + array.nbytes)
+    with store.writing(path) as file:
+        file.write(header)
+        file.write(array.data)
+    return Mapped(path)
+
+
+class _Items:
+    """The inputs of a Dataset, without labels."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, row: int) -> Tensor:
+        return torch.from_numpy(np.array(read_item(self.dataset, row)[0]))
+
+
+def _npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    import io
+
+    buffer = io.BytesIO()
+    description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(buffer, description)
+    return buffer.getvalue()
+
+
+def _check_space(path: Path, needed: int) -> None:
+    import shutil
+
+    free = shutil.disk_usage(path.parent).free
+    if needed > free:
+        raise StorageError(
+            "not enough space for the inputs",
+            where=str(path),
+            found=f"{free:,} bytes free",
+            expected=f"{needed:,} bytes",
+            remedy="free some space, choose another folder, or read them through a DataLoader: Streamed(dataset)",
+        )
+
+
+def _changed_length(then: int, now: int) -> InputError:
+    return InputError(
+        "the Dataset changed its length while it was read",
+        where="dataset",
+        found=f"{now} items",
+        expected=f"{then} items, as at the start",
+        remedy="pass a Dataset of fixed length",
+    )
+
+
+def _spread(n: int) -> NDArray[np.int64]:
+    """Row numbers spread evenly over n rows, the first and the last among them."""
+    return np.unique(np.linspace(0, n - 1, min(n, SAMPLED)).round().astype(np.int64)) if n else np.empty(0, np.int64)
+
+
+def _described(shape: tuple[int, ...], dtype: str, sha256: str, *, sampled: bool = False) -> dict[str, Any]:
+    return {"shape": list(shape), "dtype": dtype.removeprefix("torch."), "sha256": sha256, "sampled": sampled}

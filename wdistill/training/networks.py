@@ -1,0 +1,197 @@
+"""Two small reference networks, and how any network is named on the command line."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from wdistill.errors import ConfigError
+
+EXAMPLES = {"mlp": "mlp:inputs=64,classes=10,hidden=32x32", "cnn": "cnn:channels=1,classes=10,width=8"}
+
+
+class MLP(nn.Module):
+    """Linear layers with ReLU between; inputs (b, …) of `inputs` numbers each → logits (b, classes)."""
+
+    def __init__(self, inputs: int, classes: int, hidden: Sequence[int] = (128,)) -> None:
+        super().__init__()
+        self.arguments = {"inputs": inputs, "classes": classes, "hidden": list(hidden)}
+        sizes = [inputs, *hidden, classes]
+        linears = [nn.Linear(before, after) for before, after in pairwise(sizes)]
+        layers: list[nn.Module] = [nn.Flatten()]
+        for linear in linears[:-1]:
+            layers += [linear, nn.ReLU()]
+        self.layers = nn.Sequential(*layers, linears[-1])
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.layers(inputs)
+        return logits
+
+
+class CNN(nn.Module):
+    """Three convolutions, halving twice, and a mean over pixels; images (b, channels, ≥ 4, ≥ 4) → logits (b, classes)."""
+
+    def __init__(self, channels: int, classes: int, width: int = 16) -> None:
+        super().__init__()
+        self.arguments = {"channels": channels, "classes": classes, "width": width}
+        self.layers = nn.Sequential(
+            *_convolution(channels, width),
+            nn.MaxPool2d(2),
+            *_convolution(width, 2 * width),
+            nn.MaxPool2d(2),
+            *_convolution(2 * width, 4 * width),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(4 * width, classes),
+        )
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.layers(inputs)
+        return logits
+
+
+def _convolution(before: int, after: int) -> tuple[nn.Module, ...]:
+    """3 × 3, batch-normalised; the bias is that of the normalisation."""
+    return nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()
+
+
+NETWORKS: dict[str, type[MLP] | type[CNN]] = {"mlp": MLP, "cnn": CNN}
+
+
+def build(spec: str) -> nn.Module:
+    """The network that a text names: "package.module:function" (called without arguments), or a reference network."""
+    name, _, rest = spec.partition(":")
+    if name in NETWORKS and ("=" in rest or not rest):
+        return NETWORKS[name](**_arguments(spec, name, rest))
+    if not rest or "=" in rest:
+        close = difflib.get_close_matches(name, NETWORKS, 1)
+        raise ConfigError(
+            "not the name of a network",
+            where=spec,
+            found=repr(spec),
+            expected=" or ".join(["package.module:function", *EXAMPLES.values()]),
+            remedy=f"did you mean {close[0]}?" if close else "name a function that returns a network",
+        )
+    with _current_folder_importable():
+        return _made(spec, _function(spec, name, rest))
+
+
+def _arguments(spec: str, network: str, text: str) -> dict[str, Any]:
+    """The arguments of a reference network: whole numbers, and "32x32" where several are wanted."""
+    known = inspect.signature(NETWORKS[network]).parameters
+    found: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        name, _, value = (word.strip() for word in part.partition("="))
+        if name not in known or name in found:
+            close = difflib.get_close_matches(name, known, 1)
+            raise ConfigError(
+                "an argument that stands twice" if name in found else "unknown argument of a network",
+                where=spec,
+                found=repr(name),
+                expected=", ".join(known),
+                remedy=f"did you mean {close[0]}?" if close and name not in found else "leave it out",
+            )
+        numbers = value.split("x") if name == "hidden" and value else [value] if name != "hidden" else []
+        if not all(number.isascii() and number.isdigit() and 0 < int(number) < 2**31 for number in numbers):
+            raise ConfigError(
+                "not a size",
+                where=spec,
+                found=f"{name}={value}",
+                expected="a whole number of at least 1; of hidden layers, such as 64x32",
+                remedy=f"write {name}=32, for example",
+            )
+        sizes = tuple(map(int, numbers))
+        found[name] = sizes if name == "hidden" else sizes[0]
+    missing = [each.name for each in known.values() if each.default is each.empty and each.name not in found]
+    if missing:
+        raise ConfigError(
+            "arguments are missing",
+            where=spec,
+            found=", ".join(found) or "none",
+            expected=", ".join(f"{name}=…" for name in missing) + " too",
+            remedy=f"write {EXAMPLES[network]}, for example",
+        )
+    return found
+
+
+@contextmanager
+def _current_folder_importable() -> Iterator[None]:
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+
+
+def _function(spec: str, module_name: str, name: str) -> Any:
+    """What `module_name` calls `name`."""
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        missing = isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}.")
+        raise ConfigError(
+            "no such module" if missing else "the module cannot be imported",
+            where=spec,
+            found=f"{type(error).__name__}: {error}",
+            expected="a module that Python finds from the current folder or among the installed packages",
+            remedy=f"write {module_name.removesuffix('.py').replace('/', '.')}:{name}, with no .py and dots for slashes"
+            if module_name.endswith(".py") or "/" in module_name
+            else "correct the name, or run from the folder that holds it"
+            if missing
+            else "mend the module; importing it alone shows where it fails",
+        ) from error
+    if not hasattr(module, name):
+        close = difflib.get_close_matches(name, dir(module), 1)
+        raise ConfigError(
+            f"the module {module_name} has no such name",
+            where=spec,
+            found=repr(name),
+            expected="a function that takes no arguments and returns a network",
+            remedy=f"did you mean {close[0]}?" if close else "correct the name after the colon",
+        )
+    return getattr(module, name)
+
+
+def _made(spec: str, function: Any) -> nn.Module:
+    """The network that the user's function returns."""
+    if not callable(function):
+        raise ConfigError(
+            "not a function",
+            where=spec,
+            found=type(function).__name__,
+            expected="a function that takes no arguments and returns a network",
+            remedy="wrap it: def make(): return …",
+        )
+    try:
+        network = function()
+    except Exception as error:
+        raise ConfigError(
+            "the function fails",
+            where=spec,
+            found=f"{type(error).__name__}: {error}",
+            expected="a function that takes no arguments and returns a network",
+            remedy="mend the function; calling it alone shows where it fails",
+        ) from error
+    if not isinstance(network, nn.Module):
+        raise ConfigError(
+            "the function returns no network",
+            where=spec,
+            found=_type_name(network),
+            expected="a torch.nn.Module",
+            remedy="return an instance, not the class" if isinstance(network, type) else "return the network",
+        )
+    return network
+
+
+def _type_name(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__

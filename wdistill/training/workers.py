@@ -1,0 +1,135 @@
+"""Pieces of a run done one after the other here, or side by side in processes of their own that die with this one."""
+
+from __future__ import annotations
+
+import os
+import pickle  # between our own processes, through their pipe; never from a file
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait as wait_for
+from typing import Any
+
+from wdistill import checks
+from wdistill.errors import ConfigError, UnfinishedError
+from wdistill.signals import Stop
+from wdistill.training.stage import StoppedError, Watch
+from wdistill.training.work import Work, do
+
+Say = Callable[[Mapping[str, Any]], None]
+
+
+@contextmanager
+def crew(workers: int, stop: Stop, say: Say) -> Iterator[Callable[[Sequence[Work]], None]]:
+    """A function that does pieces of work; the first error ends all of them, each having kept what it had committed."""
+    if workers == 1:
+
+        def one_after_the_other(works: Sequence[Work]) -> None:
+            for work in works:
+                do(work, Watch(stop, say))
+
+        yield one_after_the_other
+        return
+    context = get_context("spawn")
+    messages = context.SimpleQueue()
+    with _listening(messages, say):
+        pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(messages, tuple(sys.path)))
+        with pool:
+            yield lambda works: _side_by_side(pool, works, stop)
+
+
+def _side_by_side(pool: ProcessPoolExecutor, works: Sequence[Work], stop: Stop) -> None:
+    pending = {pool.submit(_do, _packed(work)) for work in works}
+    try:
+        while pending:
+            done, pending = wait(pending, timeout=0.1, return_when=FIRST_EXCEPTION)
+            for each in done:
+                each.result()
+            if stop():
+                raise StoppedError("stopped")
+    except BrokenProcessPool:
+        raise UnfinishedError(
+            "a worker process died",
+            where="workers",
+            found="it was killed, or ran out of memory",
+            expected="processes that live until their work is done",
+            remedy="run again to go on; with fewer workers if memory was short",
+        ) from None
+    finally:
+        for each in pending:
+            each.cancel()
+        if pending:
+            for process in list((getattr(pool, "_processes", None) or {}).values()):
+                process.terminate()  # they save and leave
+
+
+@contextmanager
+def _listening(messages: Any, say: Say) -> Iterator[None]:
+    """Hand on what the workers say, until the block ends."""
+
+    def listen() -> None:
+        while (message := messages.get()) is not None:
+            if message["what"] == "warning":
+                checks.warn(message["text"])
+            else:
+                say(message)
+
+    thread = threading.Thread(target=listen, name="wdistill-listener", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        messages.put(None)
+        thread.join()
+
+
+def _packed(work: Work) -> bytes:
+    try:
+        return pickle.dumps(work)
+    except Exception as error:
+        raise ConfigError(
+            "this cannot be sent to another process",
+            where=f"workers: {work.name}",
+            found=f"{type(error).__name__}: {error}",
+            expected="modules, rules and Datasets that are defined at the top of an importable module",
+            remedy="define them there, or use workers=1",
+        ) from None
+
+
+_messages: Any = None
+_stop = Stop()
+
+
+def _begin(messages: Any, path: Sequence[str]) -> None:
+    """A worker's first act: die with the parent, save on SIGTERM, and find the modules that the parent found."""
+    global _messages
+    _messages = messages
+    sys.path[:] = path
+    die_with_parent()
+    signal.signal(signal.SIGTERM, _stop.ask)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which passes it on
+
+
+def die_with_parent() -> None:
+    """A thread that ends this process when the one that started it is gone."""
+    parent = parent_process()
+    assert parent is not None
+    threading.Thread(target=lambda: (wait_for([parent.sentinel]), os._exit(1)), daemon=True).start()
+
+
+def _do(packed: bytes) -> None:
+    work: Work = pickle.loads(packed)
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        _messages.put({"what": "warning", "text": str(message)})
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = show
+        do(work, Watch(_stop, _messages.put))

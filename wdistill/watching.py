@@ -1,0 +1,104 @@
+"""What a person sees of a run while it goes: a bar for every training on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from wdistill.progress import QUIET
+
+Say = Callable[[Mapping[str, Any]], None]
+
+
+@contextmanager
+def display() -> Iterator[Say]:
+    """Call the result with every message of a training."""
+    if sys.stderr.isatty():
+        with _bars() as say:
+            yield say
+    else:
+        yield _lines()
+
+
+def described(message: Mapping[str, Any]) -> str:
+    """One epoch in words: loss, accuracies, examples per second."""
+    parts = [f"loss {message['loss']:.4f}"]
+    parts += [f"{name} {100 * message[name]:.2f} %" for name in ("validation", "test") if message[name] is not None]
+    parts.append(f"{message['examples'] / max(message['seconds'], 1e-9):,.0f} rows/s")
+    return ", ".join(parts)
+
+
+@contextmanager
+def _bars() -> Iterator[Say]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[place]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[text]}", markup=False),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        tasks: dict[str, TaskID] = {}
+        seen = 0.0
+
+        def say(message: Mapping[str, Any]) -> None:
+            nonlocal seen
+            name, now = message["stage"], time.monotonic()
+            if message["what"] == "training" and now - seen < 0.1:
+                return
+            seen = now
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=None, place="", text="")
+            if message["what"] == "labels":
+                place = f"{message['rows']:,}/{message['total']:,} rows"
+                bars.update(tasks[name], completed=message["rows"], total=message["total"], place=place)
+            elif message["what"] == "training":
+                done = message["epoch"] + message["step"] / message["steps"]
+                place = f"epoch {message['epoch'] + 1}/{message['epochs']}"
+                bars.update(tasks[name], completed=done, total=message["epochs"], place=place)
+            elif message["what"] == "epoch":
+                place = f"epoch {message['epoch']}/{message['epochs']}"
+                bars.update(
+                    tasks[name], completed=message["epoch"], total=message["epochs"], place=place, text=described(message)
+                )
+            elif message["what"] == "weights":
+                bars.update(tasks[name], text=f"weights: mean {message['mean']:.3f}, {message['share']:.1%} below 1")
+
+        yield say
+
+
+def _lines() -> Say:
+    """A line for the last epoch of every training, and for others now and then."""
+    started: dict[str, float] = {}
+    last = 0.0
+
+    def say(message: Mapping[str, Any]) -> None:
+        nonlocal last
+        name, now = message["stage"], time.monotonic()
+        started.setdefault(name, now)
+        if message["what"] == "epoch":
+            final = message["epoch"] == message["epochs"]
+            if final or now - last >= QUIET:
+                last = now
+                left = (now - started[name]) / message["epoch"] * (message["epochs"] - message["epoch"])
+                rest = "" if final else f", {left:,.0f} s left"
+                print(
+                    f"{name}: epoch {message['epoch']}/{message['epochs']}, {described(message)}{rest}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+        elif message["what"] == "weights" and (message["epoch"] == 0 or now - last >= QUIET):
+            weights = f"mean {message['mean']:.3f}, {message['share']:.1%} below 1"
+            print(f"{name}: weights estimated, {weights}", file=sys.stderr, flush=True)
+        elif message["what"] == "labels" and (now - last >= QUIET or message["rows"] == message["total"]):
+            last = now
+            print(f"labels: {message['rows']:,} of {message['total']:,} rows", file=sys.stderr, flush=True)
+
+    return say
