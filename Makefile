@@ -31,6 +31,7 @@ check: setup
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.weigh
+	$(BIN)/python -m benchmarks.distill
 
 memory: setup
 	$(BIN)/python -m benchmarks.memory

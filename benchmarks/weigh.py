@@ -9,84 +9,20 @@ compared with what.
 
 from __future__ import annotations
 
-import argparse
-import gc
 import importlib.util
-import json
-import os
 import statistics
 import subprocess
 import sys
 import time
-import warnings
-from collections.abc import Callable, Iterable
 from functools import partial
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from rich import box
-from rich.console import Console
-from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 import wdistill
 from benchmarks import data, peers
-from benchmarks.peers import THREADS
-from wdistill import store
-
-SEED = 20250711
-ROUNDS, SLOW_ROUNDS, SLOW = 5, 3, 5.0  # a peer that takes more than SLOW seconds has fewer rounds
-RESULTS = Path(__file__).with_name("results.jsonl")
-GB = 1e9
-
-console = Console(width=150)
-records: list[dict[str, Any]] = []
-
-
-# ---------------------------------------------------------------- timing and reporting
-
-
-def say(text: str) -> None:
-    print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
-
-
-def race(contenders: dict[str, Callable[[], Any]]) -> tuple[dict[str, float], dict[str, Any]]:
-    """Median seconds of every contender, taking turns, and what each returned in the untimed warm-up."""
-    returned, times, rounds = {}, {name: [] for name in contenders}, {}
-    for name, run in contenders.items():
-        start = time.perf_counter()
-        returned[name] = run()
-        slow = name != "wdistill" and time.perf_counter() - start > SLOW
-        rounds[name] = SLOW_ROUNDS if slow else ROUNDS
-        say(f"  warmed up: {name}")
-    for turn in range(ROUNDS):
-        for name, run in contenders.items():
-            if turn < rounds[name]:
-                start = time.perf_counter()
-                run()
-                times[name].append(time.perf_counter() - start)
-    for name, each in times.items():
-        say(f"  {name}: {' '.join(f'{seconds:.3f}' for seconds in each)} s")
-    return {name: statistics.median(each) for name, each in times.items()}, returned
-
-
-def verdict(met_target: bool, met_goal: bool = False) -> str:
-    return "[green]goal met[/]" if met_goal else "[green]target met[/]" if met_target else "[red]target missed[/]"
-
-
-def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    shown = Table(*columns, title=title, title_justify="left", box=box.SIMPLE)
-    for row in rows:
-        shown.add_row(*row)
-    console.print(shown)
-
-
-def keep(number: int, **figures: Any) -> None:
-    records.append({"table": number, **figures})
-
+from benchmarks.measuring import GB, ROUNDS, SEED, THREADS, console, keep, main, memory, race, say, table, verdict
 
 # ---------------------------------------------------------------- 1: the whole weigh step
 
@@ -254,63 +190,10 @@ def fresh_processes(_: int) -> None:
     table("4  Fresh processes, medians", ("what", "s", "wanted", ""), rows)
 
 
-# ---------------------------------------------------------------- the run
-
-
-def memory(field: str) -> float:
-    """Bytes by that name in /proc/meminfo."""
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    return next(float(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
-
-
-def git(*arguments: str) -> str:
-    found = subprocess.run(["git", *arguments], cwd=RESULTS.parent, capture_output=True, text=True)
-    return found.stdout.strip() if found.returncode == 0 else "unknown"
-
-
-def circumstances(quick: bool) -> dict[str, Any]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    changed = git("status", "--porcelain", "--", ":/", f":(exclude){RESULTS.name}")
-    packages = ("numpy", "numba", "torch", "scikit-learn", "scipy", "pykdtree")
-    return {
-        "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "commit": git("rev-parse", "HEAD") + (" (dirty)" if changed else ""),
-        "cpu": next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown"),
-        "threads": THREADS,
-        "memory_gb": round(memory("MemTotal") / GB, 1),
-        "load": [round(each, 2) for each in os.getloadavg()],
-        "versions": {"python": sys.version.split()[0], **{name: version(name) for name in packages}},
-        "seed": SEED,
-        "quick": quick,
-    }
-
-
-def append(header: dict[str, Any]) -> None:
-    """Add what was measured since the last call to the results."""
-    lines = "".join(json.dumps(header | record) + "\n" for record in records)
-    records.clear()
-    store.write_bytes(RESULTS, (RESULTS.read_bytes() if RESULTS.exists() else b"") + lines.encode())
-
-
 TABLES = {1: whole_step, 2: against_memory, 3: nearest_neighbours, 4: fresh_processes}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.weigh", description="Measure the weigh step and its peers.")
-    parser.add_argument("--quick", action="store_true", help="a twentieth of the rows: to see that it runs")
-    parser.add_argument("--only", default="1,2,3,4", help="tables to make, such as 1,3")
-    options = parser.parse_args()
-    torch.set_num_threads(THREADS)
-    warnings.simplefilter("ignore", wdistill.WdistillWarning)
-    header = circumstances(options.quick)
-    for name, value in header.items():
-        console.print(f"{name:>10}  {value}", highlight=False)
-    with threadpool_limits(THREADS):
-        for number in sorted({int(each) for each in options.only.split(",")}):
-            TABLES[number](20 if options.quick else 1)
-            gc.collect()
-            append(header)
-
-
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(THREADS)
+    with threadpool_limits(THREADS):
+        main("benchmarks.weigh", "Measure the weigh step and its peers.", TABLES)

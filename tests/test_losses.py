@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from wdistill.training.losses import hard_cross_entropy, soft_cross_entropy
+from wdistill.training.losses import hard_cross_entropy, soft_cross_entropy, weighted_loss
 
 torch.set_num_threads(1)
 
@@ -80,3 +80,21 @@ def test_any_whole_labels_work_and_labels_outside_the_classes_do_not() -> None:
     for outside in (-100, 3):
         with pytest.raises(RuntimeError):
             hard_cross_entropy(logits, torch.full((4,), outside))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+@pytest.mark.parametrize("soft", [True, False])
+def test_the_weighted_loss_is_the_mean_of_weight_times_loss(soft: bool, temperature: float) -> None:
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(7, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    soft_targets = torch.softmax(torch.randn(7, 4, generator=generator, dtype=torch.float64), 1)
+    weights = torch.rand(7, generator=generator, dtype=torch.float64)
+    weights[2] = 0
+    targets = soft_targets if soft else soft_targets.argmax(1)
+    per_example = (soft_cross_entropy if soft else hard_cross_entropy)(logits, targets, temperature)
+    wanted = (per_example * weights).sum() / 7
+    found = weighted_loss(logits, targets, weights, temperature)
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=0)
+    gradients = [torch.autograd.grad(each, logits)[0] for each in (wanted, found)]
+    torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-15)
+    assert (gradients[1][2] == 0).all()

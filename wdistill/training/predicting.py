@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from wdistill.errors import ConfigError, NumericalError, UnfinishedError
 from wdistill.training.inputs import Inputs
 
-GRID = 512  # rows read at once: the bits of a prediction may depend on it, so it never changes
+GRID = 128  # rows read at once: the bits of a prediction may depend on it, so it never changes
 
 
 def predict(
@@ -72,7 +72,7 @@ def as_float(batch: Tensor) -> Tensor:
 
 def casting(device: torch.device, precision: str) -> AbstractContextManager[Any]:
     """Mixed precision, where the recipe asks for it."""
-    return torch.autocast(device.type, getattr(torch, precision), enabled=precision != "float32")
+    return nullcontext() if precision == "float32" else torch.autocast(device.type, getattr(torch, precision))
 
 
 def device_of(model: nn.Module) -> torch.device:

@@ -26,7 +26,7 @@ from wdistill.training import tensors
 from wdistill.training.augmentation import augment
 from wdistill.training.data import Split
 from wdistill.training.inputs import Inputs
-from wdistill.training.losses import hard_cross_entropy, soft_cross_entropy
+from wdistill.training.losses import weighted_loss
 from wdistill.training.predicting import accuracy, device_of, failed, forward, predict
 from wdistill.training.randomness import begin, key, permutation
 from wdistill.training.schedules import SCHEDULES
@@ -179,17 +179,15 @@ class _Run:
         self.at.seconds["train"] += self.at.spent
 
     def _loss(self, rows: Tensor, batch: Tensor, place: int) -> Tensor:
-        """The mean over the batch of weight × loss: never divided by the sum of weights."""
+        """The weighted mean over a batch, of its augmented inputs."""
         if self.recipe.augmentation:
             batch = augment(batch, self.recipe.augmentation, place)
         try:
             logits = forward(self.model, batch, self.device, self.recipe.precision)
         except Exception as error:
             raise failed(error, f"the {self.stage.name}", batch) from error
-        targets = self.targets[rows]
-        per_example = hard_cross_entropy if targets.ndim == 1 else soft_cross_entropy
-        losses = per_example(logits, targets, self.stage.temperature)
-        mean = (losses * self.weights[rows]).mean()
+        targets, weights = self.targets.index_select(0, rows), self.weights.index_select(0, rows)
+        mean = weighted_loss(logits, targets, weights, self.stage.temperature)
         return mean * self.stage.scale if self.stage.scale != 1 else mean
 
     def _step(self, loss: Tensor) -> None:
