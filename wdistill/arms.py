@@ -18,6 +18,7 @@ from wdistill.options import CONFIDENCES, RULES
 from wdistill.recipe import Recipe
 from wdistill.rules import Fitted, Rule, Weighed, compose, debiased
 
+STAGES = ("teacher", "student", "labels")  # names that no arm can have
 AnyRule = Callable[[Evidence], Floats]  # a rule of ours, or any function of the user's
 
 
@@ -35,6 +36,9 @@ class Shuffled:
 
     def __call__(self, evidence: Evidence) -> Floats:
         return explain(self, evidence)[0].weights
+
+    def __str__(self) -> str:
+        return f"shuffled({identity_of(self.rule)}, seed={self.seed})"
 
 
 def shuffled(rule: AnyRule = debiased, *, seed: int = 0) -> Shuffled:
@@ -59,26 +63,30 @@ def arms_of(rule: Any, recipe: Recipe) -> dict[str, AnyRule]:
     """The arms by name: from the recipe's names, or from a rule, a list of rules, or rules by name."""
     if rule is None:
         return {name: _by_name(name, recipe) for name in recipe.rule}
-    named = dict(rule) if isinstance(rule, Mapping) else {}
+    named = {str(name): each for name, each in rule.items()} if isinstance(rule, Mapping) else {}
     if not named:
         several = list(rule) if isinstance(rule, Sequence) and not isinstance(rule, str) else [rule]
         for each in several:
-            if not callable(each):
-                raise ConfigError(
-                    "not a rule",
-                    where="rule",
-                    found=repr(each),
-                    expected="a function from Evidence to weights, such as wdistill.debiased",
-                    remedy="pass the function itself, a list of functions, or a dict of them by name",
-                )
             named[_unused(name_of(each), named)] = each
-    return {str(name): _filled(each, recipe) for name, each in named.items()}
+    _check_arms(named)
+    return {name: _filled(each, recipe) for name, each in named.items()}
 
 
 def name_of(rule: Any) -> str:
     """A rule's own name, as far as it can stand in a recipe."""
     found = str(getattr(rule, "name", None) or getattr(rule, "__name__", None) or type(rule).__name__)
     return re.sub(r"[^\w,.:-]", "", found) or "rule"
+
+
+def identity_of(rule: AnyRule) -> str:
+    """What tells a rule from another, as text: a function of the user's is known by its name alone."""
+    return str(rule) if isinstance(rule, Rule | Shuffled) else name_of(rule)
+
+
+def rules_in(rule: AnyRule) -> list[str]:
+    """The names of the rules of ours that it is made of."""
+    inner = rule.rule if isinstance(rule, Shuffled) else rule
+    return inner.name.split(",") if isinstance(inner, Rule) else []
 
 
 def first_of(arms: Iterable[str]) -> str:
@@ -125,6 +133,29 @@ def _filled(rule: Any, recipe: Recipe) -> AnyRule:
         "at": recipe.threshold,
     }
     return rule.defaulting(**{name: value for name, value in settings.items() if value is not None})
+
+
+def _check_arms(named: Mapping[str, Any]) -> None:
+    """Refuse what is not a function, and names that would share a folder or stand for another stage."""
+    for each in named.values():
+        if not callable(each):
+            raise ConfigError(
+                "not a rule",
+                where="rule",
+                found=repr(each),
+                expected="a function from Evidence to weights, such as wdistill.debiased",
+                remedy="pass the function itself, a list of functions, or a dict of them by name",
+            )
+    folders = [folder_of(name).lower() for name in named]
+    alike = [name for name, folder in zip(named, folders, strict=True) if folders.count(folder) > 1 or folder in STAGES]
+    if alike:
+        raise ConfigError(
+            "names of arms that cannot be told apart",
+            where="rule",
+            found=", ".join(map(repr, alike)),
+            expected=f"names that differ in letters or digits, other than {' and '.join(STAGES)}",
+            remedy="give the arms other names",
+        )
 
 
 def _unused(name: str, taken: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 import wdistill
 from wdistill import checks, store
-from wdistill.arms import AnyRule, arms_of, first_of, folder_of, name_of
+from wdistill.arms import AnyRule, arms_of, first_of, folder_of, identity_of, name_of, rules_in
 from wdistill.environment import environment
 from wdistill.errors import ConfigError, FileError, InputError
 from wdistill.job import hear
@@ -30,13 +30,13 @@ from wdistill.recipe import Recipe, changes, check_recipe, to_json
 from wdistill.runs import metrics_bytes, read_run
 from wdistill.signals import Stop, stopping
 from wdistill.training import tensors
-from wdistill.training.data import Split, check_leak, overlap, split_of
+from wdistill.training.data import Split, check_leak, has_ids, overlap, split_of
 from wdistill.training.labels import by_module, by_table, label, read_labels
 from wdistill.training.networks import NETWORKS
 from wdistill.training.predicting import accuracy, classes_of
 from wdistill.training.randomness import begin, key
 from wdistill.training.stage import StoppedError, Watch
-from wdistill.training.work import Work, threads
+from wdistill.training.work import Work, rows_that_weigh, threads
 from wdistill.training.workers import crew
 from wdistill.watching import display
 
@@ -102,11 +102,13 @@ def distill(
         store.make_folder(folder, parents=True)
         stack.enter_context(store.owning(folder))
         stack.enter_context(threads(recipe.threads))
+        stack.enter_context(torch.random.fork_rng(devices=[]))  # the caller's random numbers go on as if we had drawn none
         try:
             this = _Distillation(folder, recipe, arms, heard, stop)
             return this.go(teacher, student, labeled, validation, unlabeled, test)
         except StoppedError:
-            stop.leave()
+            if stop():
+                stop.leave()
             raise
 
 
@@ -125,12 +127,13 @@ class _Distillation:
         master = None if _is_table(teacher) else self._made(teacher, "teacher")
         classes = self._classes(splits, master, pupil)
         tables = _read_tables(teacher, splits, classes, self.recipe.kind) if master is None else None
+        self._check_rules(splits)
         self._begin(splits, master, pupil, tables, classes, (teacher, student))
-        if self.ledger.state.get("finished"):
-            return self._report(pupil)
-        with display() as say, crew(self.recipe.workers, self.stop, say) as do_all:
-            self._train(splits, master, pupil, tables, classes, do_all, Watch(self.stop, say))
-        self._finish()
+        if not self._is_finished():
+            with display() as say, crew(self.recipe.workers, self.stop, say) as do_all:
+                self._train(splits, master, pupil, tables, classes, do_all, Watch(self.stop, say))
+            self._finish()
+        self._tidy()
         return self._report(pupil)
 
     # before training ------------------------------------------------------------------------------------------------
@@ -141,8 +144,8 @@ class _Distillation:
         splits = {
             name: split_of(name, each, labels=name in needed, folder=folder, spilled=spilled) for name, each in given.items()
         }
-        named = [name for name in splits if getattr(given[name], "ids", None) is not None]
-        check_leak(splits["labeled"], splits["validation"], by_id={"labeled", "validation"} <= set(named))
+        by_id = has_ids(given["labeled"]) and has_ids(given["validation"])
+        check_leak(splits["labeled"], splits["validation"], by_id=by_id)
         shared = overlap(splits["validation"], splits["unlabeled"])
         if shared:
             checks.warn(f"{shared} validation rows are also among the unlabeled rows: allowed, and worth knowing")
@@ -179,6 +182,27 @@ class _Distillation:
                 checks.labels(split.labels.numpy(), k, f"{name} labels")
         return k
 
+    def _check_rules(self, splits: Mapping[str, Split]) -> None:
+        """Refuse before any training what a rule would refuse after it."""
+        used = {name for rule in self.arms.values() for name in rules_in(rule)}
+        if "oracle" in used and splits["unlabeled"].labels is None:
+            raise InputError(
+                "the oracle needs the truth",
+                where="unlabeled",
+                found="inputs alone",
+                expected="a pair (inputs, labels), of which only the oracle and the report look at the labels",
+                remedy="pass the labels too, or leave the arm oracle out",
+            )
+        m = len(rows_that_weigh(len(splits["validation"]), self.recipe))
+        if self.recipe.neighbors is not None and self.recipe.neighbors > m:
+            raise ConfigError(
+                "more neighbours than there are rows",
+                where="recipe: neighbors",
+                found=str(self.recipe.neighbors),
+                expected=f"at most {m}, the number of validation rows that weigh",
+                remedy="leave it out for the paper's k = ceil(√m / 2)",
+            )
+
     def _begin(
         self,
         splits: Mapping[str, Split],
@@ -198,6 +222,7 @@ class _Distillation:
             "teacher": _table_identity(tables)
             if teacher is None
             else _model_identity(teacher, given[0], self.recipe.teacher_epochs),
+            "rules": {name: identity_of(rule) for name, rule in self.arms.items()},
             "version": wdistill.__version__.rpartition(".")[0],
         }
         here = environment(str(self.device), self.recipe.threads)
@@ -211,7 +236,7 @@ class _Distillation:
                 "arms": list(self.arms),
                 "rows": {name: len(split) for name, split in splits.items()},
                 "classes": classes,
-                "warnings": self.heard,
+                "warnings": list(self.heard),
             }
             initial = {f"initial/{name}.safetensors": tensors.to_bytes(model.state_dict()) for name, model in models.items()}
             self.ledger.commit(state, initial)
@@ -225,6 +250,7 @@ class _Distillation:
         found = changes(then["recipe"], identity["recipe"])
         for part in ("data", "student", "teacher", "version"):
             found += _differences(part, then[part], identity[part])
+        found = found or _differences("rule", then["rules"], identity["rules"])  # which the recipe's settings are part of
         if found:
             raise ConfigError(
                 "this folder holds a run of something else",
@@ -298,21 +324,32 @@ class _Distillation:
         if state != self.ledger.state:
             self.ledger.commit(state)
 
+    def _is_finished(self) -> bool:
+        """Whether nothing is left to do; an arm whose files were damaged goes on from the generation before."""
+        return bool(self.ledger.state.get("finished")) and all(self._arm(name).state.get("finished") for name in self.arms)
+
+    def _arm(self, name: str) -> Ledger:
+        return Ledger(self.folder / "arms" / folder_of(name))
+
     def _finish(self) -> None:
+        if (self.folder / "report.html").exists():
+            store.remove(self.folder / "report.html")  # drawn before the end
+        self.ledger.commit({**self.ledger.state, "finished": True}, {"metrics.jsonl": metrics_bytes(self.folder)})
+
+    def _tidy(self) -> None:
+        """Of a finished run: draw the page where there is none, and remove the inputs."""
         from wdistill.pages import page
 
-        content = metrics_bytes(self.folder)
-        self.ledger.commit({**self.ledger.state, "finished": True}, {"metrics.jsonl": content})
-        title = f"wdistill: {self.folder.name}"
-        store.write_bytes(self.folder / "report.html", page({"": [read_run(self.folder)]}, title).encode())
+        if not (self.folder / "report.html").exists():
+            title = f"wdistill: {self.folder.name}"
+            store.write_bytes(self.folder / "report.html", page({"": [read_run(self.folder)]}, title).encode())
         if (self.folder / "data").is_dir():
             store.remove(self.folder / "data")
 
     def _report(self, student: nn.Module) -> Report:
         students: dict[str, nn.Module] = {}
         for name in self.arms:
-            place = self.folder / "arms" / folder_of(name)
-            found = tensors.from_bytes(Ledger(place).read("parameters.safetensors"), str(place))
+            found = tensors.from_bytes(self._arm(name).read("parameters.safetensors"), name)
             students[name] = copy.deepcopy(student).eval()
             tensors.load_parameters(students[name], found, name)
         return Report(read_run(self.folder), students)
@@ -433,4 +470,9 @@ def _differences(part: str, then: Any, now: Any) -> list[str]:
     if isinstance(then, Mapping) and isinstance(now, Mapping):
         names = [*then, *(name for name in now if name not in then)]
         return [line for name in names for line in _differences(f"{part} {name}", then.get(name), now.get(name))]
-    return [] if then == now else [f"{part}: {str(then)[:24]} → {str(now)[:24]}"]
+    return [] if then == now else [f"{part}: {_shown(then)} → {_shown(now)}"]
+
+
+def _shown(value: Any) -> str:
+    """In a message; of a digest, enough to tell it from another."""
+    return value[:12] if isinstance(value, str) and len(value) == 64 and " " not in value else str(value)

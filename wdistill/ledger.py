@@ -42,8 +42,8 @@ class Ledger:
 
     def read(self, name: str) -> bytes:
         """A committed file, checked against its digest."""
-        content = _read(self.folder / name)
-        if content is None or (len(content), store.digest(content)) != self.generation.files[name]:
+        content = content_of(self.folder, self.generation, name)
+        if content is None:
             raise _damaged(self.folder, [name])
         return content
 
@@ -117,6 +117,13 @@ def peek(folder: Path) -> Generation:
     """The newest generation whose manifest can be read, its files unchecked: enough to list runs."""
     paths = sorted(folder.glob("generation-*.json"), reverse=True)
     return next((found for found in map(_parse, paths) if found is not None), Generation())
+
+
+def content_of(folder: Path, generation: Generation, name: str) -> bytes | None:
+    """A file of a generation, or None where it is not, or is no longer, what was committed."""
+    content = _read(folder / name)
+    known = None if content is None else (len(content), store.digest(content))
+    return content if known is not None and known == generation.files.get(name) else None
 
 
 def _manifest(number: int) -> str:

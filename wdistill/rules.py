@@ -112,6 +112,13 @@ class Rule(Generic[P]):
     def name(self) -> str:
         return str(getattr(self._fitting, "__name__", "rule"))
 
+    def __str__(self) -> str:
+        """The name with the options that are filled in: what tells this rule from others."""
+        if isinstance(self._fitting, Composition):
+            return f"compose({', '.join(map(str, self._fitting.rules))})"
+        options = {name: getattr(value, "__qualname__", repr(value)) for name, value in sorted(self._options.items())}
+        return f"{self.name}({', '.join(f'{name}={value}' for name, value in options.items())})"
+
     def __reduce__(self) -> tuple[Any, ...]:
         """A rule goes to another process by the name it is known under, where it has one."""
         place = getattr(self._fitting, "__module__", ""), getattr(self._fitting, "__qualname__", "")

@@ -21,7 +21,7 @@ from typing import Any
 from wdistill import states
 from wdistill.arms import folder_of
 from wdistill.errors import FileError
-from wdistill.ledger import Generation, Ledger, peek
+from wdistill.ledger import Generation, content_of, peek
 from wdistill.outcome import Epoch, Outcome, Training, refresh_of
 from wdistill.rules import Fitted
 
@@ -123,7 +123,7 @@ def _training(folder: Path, name: str) -> Training | None:
 
 
 def _fitted(folder: Path, found: Generation) -> tuple[Fitted, ...]:
-    """The stored states of the rule, first and last."""
+    """The stored states of the rule, first and last; none that a training which goes on has replaced meanwhile."""
     names = sorted(name for name in found.files if name.startswith("weights/") and name.endswith(".npz"))
-    ledger = Ledger(folder) if names else None
-    return tuple(states.from_bytes(ledger.read(name), name) for name in names) if ledger else ()
+    contents = {name: content_of(folder, found, name) for name in names}
+    return tuple(states.from_bytes(content, name) for name, content in contents.items() if content is not None)

@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -41,11 +41,11 @@ def writing(path: Path, *, temporary: Path | None = None) -> Iterator[BinaryIO]:
         unfinished.replace(path)
         before("sync", path.parent)
         _sync_folder(path.parent)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        raise storage_error(error, path) from error
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):  # what hinders us to write may hinder us to remove
+            unfinished.unlink(missing_ok=True)
+        if isinstance(error, OSError) and not isinstance(error, StorageError):
+            raise storage_error(error, path) from error
         raise
 
 
@@ -84,12 +84,18 @@ def owning(folder: Path) -> Iterator[None]:
     """Make a folder and hold its lock; another process that holds it is a BusyError. A lock dies with its process."""
     handle = _locked(folder)
     try:
-        os.ftruncate(handle, 0)
-        since = time.strftime("%Y-%m-%d %H:%M:%S")
-        os.pwrite(handle, f"process {os.getpid()} on {os.uname().nodename}, since {since}".encode(), 0)
+        _say_who(handle, f"process {os.getpid()} on {os.uname().nodename}, since {time.strftime('%Y-%m-%d %H:%M:%S')}")
         yield
     finally:
+        _say_who(handle, "")
         os.close(handle)
+
+
+def _say_who(handle: int, owner: str) -> None:
+    """For the message to others; the lock holds without it, on a full disk too."""
+    with suppress(OSError):
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, owner.encode(), 0)
 
 
 def _locked(folder: Path) -> int:

@@ -76,18 +76,20 @@ def _bars() -> Iterator[Say]:
 
 def _lines() -> Say:
     """A line for the last epoch of every training, and for others now and then."""
-    started: dict[str, float] = {}
+    started: dict[str, tuple[float, int]] = {}  # when, and after how many epochs
     last = 0.0
 
     def say(message: Mapping[str, Any]) -> None:
         nonlocal last
         name, now = message["stage"], time.monotonic()
-        started.setdefault(name, now)
+        if message["what"] in ("training", "weights"):
+            started.setdefault(name, (now, message["epoch"]))
         if message["what"] == "epoch":
             final = message["epoch"] == message["epochs"]
             if final or now - last >= QUIET:
                 last = now
-                left = (now - started[name]) / message["epoch"] * (message["epochs"] - message["epoch"])
+                begun, before = started.setdefault(name, (now - message["seconds"], message["epoch"] - 1))
+                left = (now - begun) / (message["epoch"] - before) * (message["epochs"] - message["epoch"])
                 rest = "" if final else f", {left:,.0f} s left"
                 print(
                     f"{name}: epoch {message['epoch']}/{message['epochs']}, {described(message)}{rest}",

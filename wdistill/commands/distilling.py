@@ -68,15 +68,18 @@ def run_distill(arguments: argparse.Namespace) -> None:
     from wdistill.distillation import distill
     from wdistill.pages import terminal_table
     from wdistill.recipe import given, read_recipe
+    from wdistill.runs import state_of
     from wdistill.training.files import read_data
 
     recipe = read_recipe(arguments.recipe, given(arguments))
     names = ("labeled", "validation", "unlabeled", "test")
     data = {name: read_data(path) for name in names if (path := getattr(arguments, name)) is not None}
+    finished = state_of(arguments.folder) == "finished"
     report = distill(_teacher(arguments.teacher), Named(arguments.student), **data, recipe=recipe, run=arguments.folder)
     console = Console()
     console.print(terminal_table(str(arguments.folder), [report.outcome]))
-    console.print(f"written to {arguments.folder}: look at report.html", markup=False, highlight=False, soft_wrap=True)
+    said = "was finished before: nothing has changed" if finished else "written: look at report.html"
+    console.print(f"{arguments.folder} {said}", markup=False, highlight=False, soft_wrap=True)
 
 
 class Named:

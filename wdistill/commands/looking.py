@@ -47,7 +47,7 @@ def run_runs(arguments: argparse.Namespace) -> None:
     for folder in _found(arguments.folder):
         outcome = read_run(folder)
         done = [len(arm.epochs) for arm in outcome.arms.values()]
-        epochs = f"{min(done)}–{max(done)} of {outcome.recipe['epochs']}" if len(set(done)) > 1 else f"{done[0]}"
+        epochs = (f"{min(done)}–{max(done)}" if len(set(done)) > 1 else f"{done[0]}") + f" of {outcome.recipe['epochs']}"
         table.add_row(*map(Text, (str(folder), outcome.state, " ".join(outcome.arms), epochs)))
     Console().print(table)
 

@@ -39,6 +39,7 @@ class Split:
     inputs: Inputs
     labels: Tensor | None  # (n,) int64
     ids: NDArray[Any]  # (n,) int64 or strings
+    known: Mapping[str, Any] | None = None  # the fingerprint of inputs that were in memory before they went to a file
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -46,13 +47,14 @@ class Split:
     def fingerprint(self) -> dict[str, Any]:
         labels = "" if self.labels is None else store.digest(self.labels.numpy().tobytes())
         ids = store.digest("\n".join(map(str, self.ids.tolist())).encode())
-        return {**self.inputs.fingerprint(), "labels": labels, "ids": ids}
+        return {**(self.known or self.inputs.fingerprint()), "labels": labels, "ids": ids}
 
 
 def split_of(name: str, given: Any, *, labels: bool, folder: Path, spilled: bool = False) -> Split:
     """Check one split, which must have `labels` or not. Datasets, and with `spilled` arrays, go to files in `folder`."""
     data = _data(given)
     inputs, found = _inputs(name, data.inputs, folder)
+    known = inputs.fingerprint() if isinstance(inputs, Held) else None
     if spilled and isinstance(inputs, Held):
         store.make_folder(folder, parents=True)
         inputs = spill(inputs, folder / f"{name}.npy")
@@ -73,7 +75,7 @@ def split_of(name: str, given: Any, *, labels: bool, folder: Path, spilled: bool
     lengths = {f"{name} inputs": n, f"{name} ids": len(ids)}
     checks.same_length(lengths if truth is None else {**lengths, f"{name} labels": len(truth)})
     _check_ids(name, ids)
-    return Split(name, inputs, truth, ids)
+    return Split(name, inputs, truth, ids, known)
 
 
 def on_device(split: Split, device: torch.device) -> Split:
@@ -82,13 +84,17 @@ def on_device(split: Split, device: torch.device) -> Split:
     return replace(split, inputs=Held(split.inputs.values.to(device))) if held and isinstance(split.inputs, Held) else split
 
 
+def has_ids(given: Any) -> bool:
+    """Whether the caller says what his rows are called."""
+    return _data(given).ids is not None
+
+
 def check_leak(labeled: Split, validation: Split, *, by_id: bool) -> None:
     """Refuse validation rows that teacher and student are trained on: the paper's one assumption."""
     known = set(_row_digests(labeled))
-    shared = [row for row, key in enumerate(_row_digests(validation)) if key in known]
-    if by_id:
-        common = np.isin(validation.ids, labeled.ids)
-        shared = sorted({*shared, *np.flatnonzero(common).tolist()})
+    alike = {row for row, key in enumerate(_row_digests(validation)) if key in known}
+    named = set(np.flatnonzero(np.isin(validation.ids, labeled.ids)).tolist()) if by_id else set()
+    shared = sorted(alike | named)
     if shared:
         first = ", ".join(str(validation.ids[row]) for row in shared[:5])
         raise LeakError(
@@ -96,7 +102,8 @@ def check_leak(labeled: Split, validation: Split, *, by_id: bool) -> None:
             where="validation",
             found=f"{len(shared)} of {len(validation)} rows, first ids {first}",
             expected="rows that neither teacher nor student was trained on",
-            remedy="take them out of one of the two sets: errors on rows a model has seen say nothing about others",
+            remedy="take them out of one of the two sets: errors on rows a model has seen say nothing about others"
+            + ("" if alike else "; if these are other rows, give them ids of their own, since ids hold across the sets"),
         )
 
 

@@ -11,9 +11,10 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait as wait_for
+from types import FrameType
 from typing import Any
 
 from wdistill import checks
@@ -37,8 +38,8 @@ def crew(workers: int, stop: Stop, say: Say) -> Iterator[Callable[[Sequence[Work
         yield one_after_the_other
         return
     context = get_context("spawn")
-    messages = context.SimpleQueue()
-    with _listening(messages, say):
+    heard, messages = context.Pipe(duplex=False)
+    with _listening(heard, messages, say):
         pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(messages, tuple(sys.path)))
         with pool:
             yield lambda works: _side_by_side(pool, works, stop)
@@ -54,38 +55,44 @@ def _side_by_side(pool: ProcessPoolExecutor, works: Sequence[Work], stop: Stop) 
             if stop():
                 raise StoppedError("stopped")
     except BrokenProcessPool:
+        if stop():
+            raise StoppedError("stopped") from None
         raise UnfinishedError(
             "a worker process died",
             where="workers",
-            found="it was killed, or ran out of memory",
+            found="it was killed, or ran out of memory, or could not begin",
             expected="processes that live until their work is done",
-            remedy="run again to go on; with fewer workers if memory was short",
+            remedy="run again to go on; with fewer workers if memory was short. A script that uses workers calls distill "
+            'below the line: if __name__ == "__main__":',
         ) from None
     finally:
-        for each in pending:
-            each.cancel()
         if pending:
             for process in list((getattr(pool, "_processes", None) or {}).values()):
                 process.terminate()  # they save and leave
 
 
 @contextmanager
-def _listening(messages: Any, say: Say) -> Iterator[None]:
-    """Hand on what the workers say, until the block ends."""
+def _listening(heard: Any, messages: Any, say: Say) -> Iterator[None]:
+    """Hand on what the workers say, until the block ends and they are gone.
+
+    A pipe and no queue: a message is one write, so that a worker killed at any moment leaves no lock behind.
+    """
 
     def listen() -> None:
-        while (message := messages.get()) is not None:
-            if message["what"] == "warning":
-                checks.warn(message["text"])
-            else:
-                say(message)
+        with suppress(EOFError):
+            while True:
+                message = heard.recv()
+                if message["what"] == "warning":
+                    checks.warn(message["text"])
+                else:
+                    say(message)
 
     thread = threading.Thread(target=listen, name="wdistill-listener", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        messages.put(None)
+        messages.close()
         thread.join()
 
 
@@ -102,8 +109,10 @@ def _packed(work: Work) -> bytes:
         ) from None
 
 
+LONGEST = 800  # letters of a warning: what is written at once to a pipe must be short
 _messages: Any = None
 _stop = Stop()
+_busy = False
 
 
 def _begin(messages: Any, path: Sequence[str]) -> None:
@@ -112,8 +121,15 @@ def _begin(messages: Any, path: Sequence[str]) -> None:
     _messages = messages
     sys.path[:] = path
     die_with_parent()
-    signal.signal(signal.SIGTERM, _stop.ask)
+    signal.signal(signal.SIGTERM, _asked)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which passes it on
+
+
+def _asked(number: int, frame: FrameType | None) -> None:
+    """SIGTERM, from the parent or from whoever ends a whole group: leave, but not before the work at hand is saved."""
+    _stop.signal = number
+    if not _busy:
+        os._exit(128 + number)
 
 
 def die_with_parent() -> None:
@@ -124,12 +140,18 @@ def die_with_parent() -> None:
 
 
 def _do(packed: bytes) -> None:
-    work: Work = pickle.loads(packed)
+    global _busy
+    _busy = True
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        _messages.put({"what": "warning", "text": str(message)})
+        _messages.send({"what": "warning", "text": str(message)[:LONGEST]})
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        warnings.showwarning = show
-        do(work, Watch(_stop, _messages.put))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = show
+            do(pickle.loads(packed), Watch(_stop, _messages.send))
+    except StoppedError:
+        os._exit(128 + _stop.signal)  # all is saved; the pool's locks may be a dead process's, so no answer is tried
+    finally:
+        _busy = False
