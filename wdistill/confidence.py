@@ -189,7 +189,6 @@ def _scan_compiled(rows: NDArray[np.floating], kind: Kind, entropy: bool) -> _Ra
     n, k = rows.shape
     magic, _ = quantum(k)
     number = rows.dtype.type
-    signed, unsigned = (np.int32, np.uint32) if rows.dtype == np.float32 else (np.int64, np.uint64)
     best, check = np.empty(n, np.int32), np.empty(n, rows.dtype)
     top, second = np.empty(n, rows.dtype), np.empty(n, rows.dtype)
     total, spread = np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -202,19 +201,7 @@ def _scan_compiled(rows: NDArray[np.floating], kind: Kind, entropy: bool) -> _Ra
         else:
             fast.narrow_logits(rows, columns, number(0), number(80), magic, entropy, top, second, best, check, total, spread)
     elif kind == "probabilities":
-        bits = rows.view(unsigned)
-        fast.wide_probabilities(
-            rows, bits, unsigned(0), magic, entropy, top.view(unsigned), second.view(unsigned), best, check, spread
-        )
+        fast.wide_probabilities(rows, number(0), number(np.nan), magic, entropy, top, second, best, check, spread)
     else:
-        shift, mask = signed(8 * rows.itemsize - 1), signed(np.iinfo(signed).max)
-        keys, powers = np.empty(k, signed), np.empty(fast.SPAN, rows.dtype)
-        key: NDArray[Any] = np.empty(n, signed)
-        least = signed(np.iinfo(signed).min)
-        bits = rows.view(signed)
-        fast.wide_logits(
-            rows, bits, shift, mask, least, number(80), magic, entropy, keys, powers, best, key, check, total, spread
-        )
-        top = rows[np.arange(n), best]
-        second = (key ^ ((key >> shift) & mask)).view(rows.dtype)
+        fast.wide_logits(rows, number(-np.inf), number(80), magic, entropy, top, second, best, check, total, spread)
     return _Raw(best, top, second, check, total, spread)
