@@ -30,6 +30,7 @@ ARITHMETIC = {  # of floats, of whole numbers
     operator.sub: ("fsub", "sub"),
     operator.mul: ("fmul", "mul"),
     operator.truediv: ("fdiv", ""),
+    operator.and_: ("", "and_"),
     operator.or_: ("", "or_"),
     operator.lshift: ("", "shl"),
     operator.rshift: ("", "ashr"),
@@ -146,6 +147,18 @@ def everywhere(typing, number):
 
 
 @intrinsic
+def spread(typing, array, place):
+    """One entry of a contiguous vector in every lane."""
+    lanes = lanes_of(array.dtype)
+
+    def emit(context, builder, signature, values):
+        pointer = _address(context, builder, array, values[0], values[1], lanes.vector.element)
+        return spread_out(builder, builder.load(pointer), lanes.vector)
+
+    return lanes(array, types.int64), emit
+
+
+@intrinsic
 def load(typing, array, start):
     """The entries of a contiguous vector from `start` on; they must all be there."""
     lanes = lanes_of(array.dtype)
@@ -186,6 +199,29 @@ def store(typing, array, start, lanes):
         return context.get_dummy_value()
 
     return types.none(array, types.int64, lanes), emit
+
+
+@intrinsic
+def pack(typing, array, start, lanes, mask):
+    """Write those lanes for which the mask holds, close together, into a contiguous vector from `start` on."""
+
+    def emit(context, builder, signature, values):
+        pointer = _address(context, builder, array, values[0], values[1], lanes.vector.element)
+        kind = ir.FunctionType(ir.VoidType(), [lanes.vector, pointer.type, mask.vector])
+        function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.compressstore.{lanes.suffix}")
+        builder.call(function, [values[2], pointer, values[3]])
+        return context.get_dummy_value()
+
+    return types.none(array, types.int64, lanes, mask), emit
+
+
+@intrinsic
+def numbered(typing, array):
+    """0, 1, 2 … in as many lanes as hold the array's numbers."""
+    lanes = lanes_of(array.dtype)
+    numbers = Lanes(types.int64, lanes.count)
+    constant = ir.Constant(numbers.vector, list(range(lanes.count)))
+    return numbers(array), lambda context, builder, signature, values: constant
 
 
 @intrinsic
