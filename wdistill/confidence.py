@@ -37,6 +37,7 @@ class Scan:
     best: NDArray[np.int32]  # (n,) argmax; the lowest class where several share the maximum
     margin: Floats  # (n,)
     entropy: Floats | None  # (n,), where asked for
+    certainty: Floats | None = None  # (n,) the largest probability, where asked for
     correction: float = 0.0  # how far the sum of any row was from 1, where rows were scaled to sum to 1
 
     def __len__(self) -> int:
@@ -72,11 +73,12 @@ def scan(
     kind: Kind = "probabilities",
     *,
     entropy: bool = False,
+    certainty: bool = False,
     renormalize: bool = False,
     tolerance: float | None = None,
     name: str = "predictions",
 ) -> Scan:
-    """Argmax, margin and (if asked for) entropy of every row of an (n, K) array; bad rows are an InputError.
+    """Argmax, margin and (if asked for) entropy and largest probability of every row (n, K); bad rows are an InputError.
 
     Probabilities must sum to 1 within `tolerance` (None: what the dtype can promise), unless they are renormalized.
     """
@@ -87,7 +89,7 @@ def scan(
     allowed = checks.tolerance(values.dtype, k) if tolerance is None else tolerance
     half = values.dtype.itemsize == 2
     best, top_gap = np.empty(n, np.int32), np.empty(n)
-    entropies = np.empty(n) if entropy else None
+    entropies, certainties = np.empty(n) if entropy else None, np.empty(n) if certainty else None
     compiled = values.size > SMALL
     corrections, faulty = [0.0], list[tuple[NDArray[Any], NDArray[np.intp]]]()
 
@@ -120,6 +122,8 @@ def scan(
         top_gap[part] = _margin(raw, kind, k)
         if entropies is not None:
             entropies[part] = _entropy(raw, kind, k)
+        if certainties is not None:
+            certainties[part] = raw.top if kind == "probabilities" else 1.0 / (raw.total * quantum(k)[1])
 
     with np.errstate(over="ignore"):
         parallel(work, n, max(1, min(BLOCK // k, -(-n // (4 * threads())))))
@@ -127,7 +131,7 @@ def scan(
         faulty.sort(key=lambda found: int(found[1][0]))
         bad, which = (np.concatenate(found) for found in zip(*faulty, strict=True))
         checks.rows(bad, which, kind, allowed, half, name, renormalize)
-    return Scan(best, top_gap, entropies, max(corrections))
+    return Scan(best, top_gap, entropies, certainties, max(corrections))
 
 
 def quantum(k: int) -> tuple[np.float64, float]:

@@ -30,7 +30,6 @@ from wdistill.weighting import (
     debiasing_weight,
     distortion,
     effective_sample_size,
-    largest_probability,
     log_probabilities,
     neighbors_of,
     probabilities,
@@ -40,7 +39,7 @@ from wdistill.weighting import (
 Targets = Literal["soft", "hard"]
 Estimate = Literal["paper", "conditional", "ratio"]
 P = ParamSpec("P")
-BLOCK = 1 << 17  # predictions whose losses are computed at once
+BLOCK = 1 << 15  # predictions whose losses are computed at once: few enough to stay in the cache
 ROWS = 1 << 15  # rows whose weights are computed at once
 
 
@@ -166,7 +165,8 @@ def debiased(
     labels = evidence.validation_labels
     k = _check_neighbors(neighbors, len(labels))
     known = Rows(evidence.validation_teacher, evidence.validation_student, **evidence.reading, prefix="validation_")
-    teacher, student = known.scan("teacher"), known.scan("student")
+    teacher, student = known.scan("teacher", certainty=True), known.scan("student")
+    assert teacher.certainty is not None
     if isinstance(confidence, Scores):
         given = Rows(confidence.validation_teacher, confidence.validation_student, prefix="validation_")
         checks.same_length({"validation_labels": len(labels), "scores": len(given)})
@@ -175,7 +175,7 @@ def debiased(
     wrong = teacher.best != labels
     # an estimate looks at losses only where the teacher is wrong; the ratio, at the loss on the truth everywhere
     asked = np.arange(len(labels)) if estimate == "ratio" else np.flatnonzero(wrong)
-    losses, certainty = np.ones((2, len(labels))), np.empty(len(labels))
+    losses = np.ones((2, len(labels)))
     step = max(1, BLOCK // evidence.validation_teacher.shape[1])
 
     def lose(part: slice) -> None:
@@ -188,11 +188,7 @@ def debiased(
             distributions = probabilities(evidence.validation_teacher[rows], evidence.kind, evidence.renormalize)
             losses[1, rows] = cross_entropy(distributions, log_student)
 
-    def look(part: slice) -> None:
-        certainty[part] = largest_probability(evidence.validation_teacher[part], evidence.kind, evidence.renormalize)
-
     parallel(lose, len(asked), step)
-    parallel(look, len(labels), step)
     fitted = Debiased(
         confidence=confidence,
         targets=targets,
@@ -204,7 +200,7 @@ def debiased(
         truth_loss=losses[0],
         target_loss=losses[1],
         margins=teacher.margin,
-        certainty=certainty,
+        certainty=teacher.certainty,
     )
     _warn_about(fitted, evidence, student.best)
     return fitted
