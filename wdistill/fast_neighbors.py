@@ -248,8 +248,21 @@ def box_of(xs, ys, first, last):
 
 
 @compiled
-def serve(xs, ys, rows, starts, first_bucket, last_bucket, places, points, k, room, out):
-    """Sums over the k nearest points for the queries of some buckets, which are reordered.
+def scale(found, size, units, response, k):
+    """Turn the sums (C, size) of some queries into mean responses, in place: response r comes to stand in row r."""
+    for i in range(size):
+        own, mean = 0, 0.0
+        for column in range(units.size):
+            if response[column] > own:
+                found[own, i] = mean / k
+                own, mean = response[column], 0.0
+            mean += found[column, i] * units[column]
+        found[own, i] = mean / k
+
+
+@compiled
+def serve(xs, ys, rows, starts, first_bucket, last_bucket, places, points, units, response, k, room, out):
+    """Mean responses of the k nearest points for the queries of some buckets, which are reordered.
 
     `places` (2, u): x and y of every point; `points` (u, 1 + C): its copies and values. Bucket b holds the queries
     starts[b] … starts[b + 1] of xs, ys and their rows of `out`. `room` is what `room_for` makes.
@@ -338,12 +351,13 @@ def serve(xs, ys, rows, starts, first_bucket, last_bucket, places, points, k, ro
                     listed[column * size + i] = points[lists[start + i], 1 + column]
             if rank > 0:
                 settle(x0, y0, px, py, pc, start, size, rank, -1.0, 0, listed, bases, first_base, found, 0)
+            scale(found, 1, units, response, k)
             for i in range(first, last):
-                for column in range(columns):
+                for column in range(out.shape[1]):
                     out[rows[i], column] = found[column, 0]
         elif last - first <= LEAF or size <= DOUBTFUL or level > DEPTH:
             for i in range(first, last):
-                expect(out, rows[i] * columns)
+                expect(out, rows[i] * out.shape[1])
             everyone = 0
             for i in range(size):
                 everyone += pc[start + i]
@@ -395,8 +409,9 @@ def serve(xs, ys, rows, starts, first_bucket, last_bucket, places, points, k, ro
                                     found,
                                     at,
                                 )
+                scale(found, end - begin, units, response, k)
                 for i in range(begin, end):
-                    for column in range(columns):
+                    for column in range(out.shape[1]):
                         out[rows[i], column] = found[column, i - begin]
         else:
             between, middle = high, 0
@@ -465,10 +480,18 @@ def room_for(m: int, columns: int, buckets: int, most: int) -> tuple[np.ndarray,
     return lists, copies, xs, ys, bases, listed, near, far, settled, distances, todo, limits, boxes, *spare, found
 
 
-def neighbor_sums(queries: np.ndarray, points: np.ndarray, copies: np.ndarray, values: np.ndarray, k: int) -> np.ndarray:
-    """Sums (n, C) of the values (C, u) of the k nearest of `points` (2, u), each standing for some copies."""
-    n = len(queries)
-    xs, ys = (np.ascontiguousarray(queries[:, axis]) for axis in (0, 1))
+def neighbor_means(
+    xs: np.ndarray,
+    ys: np.ndarray,
+    points: np.ndarray,
+    copies: np.ndarray,
+    values: np.ndarray,
+    units: np.ndarray,
+    response: np.ndarray,
+    k: int,
+) -> np.ndarray:
+    """Mean responses (n, R) of the k nearest of `points` (2, u) to the queries xs, ys (n,); see `neighbors.Neighbors`."""
+    n = len(xs)
     side = 1
     while side < 128 and n > 2 * BUCKET * side * side:
         side *= 2
@@ -492,7 +515,7 @@ def neighbor_sums(queries: np.ndarray, points: np.ndarray, copies: np.ndarray, v
         scatter(xs[part], ys[part], codes[part], part.start, places[part.start // step], own_x, own_y, rows)
 
     parallel(bring, n, step)
-    out = np.empty((n, len(values)))
+    out = np.empty((n, int(response[-1]) + 1))
     table = np.ascontiguousarray(np.concatenate([copies[None], values]).T)
     tasks = 1
     while tasks < min(side * side, TASKS * threads()):
@@ -505,7 +528,7 @@ def neighbor_sums(queries: np.ndarray, points: np.ndarray, copies: np.ndarray, v
     def work(part: slice) -> None:
         task = order[part.start]
         room = rooms.pop() if rooms else room_for(len(copies), len(values), width, int(totals.max()))
-        serve(own_x, own_y, rows, starts, task * width, (task + 1) * width, points, table, k, room, out)
+        serve(own_x, own_y, rows, starts, task * width, (task + 1) * width, points, table, units, response, k, room, out)
         rooms.append(room)
 
     parallel(work, int(np.count_nonzero(np.diff(ends))), 1)

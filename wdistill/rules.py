@@ -246,13 +246,16 @@ class Debiased:
 
     def estimates(self, queries: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
         """Weights, error, distortion (n,) at points (n, 2) of the plane, and where the weight was clipped to 1."""
-        sums, n = self.neighbors.sums(queries), len(queries)
+        return self._estimates_at(queries[:, 0], queries[:, 1])
+
+    def _estimates_at(self, x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+        """`estimates` at points whose coordinates (n,), (n,) are given apart."""
+        means, n = self.neighbors.means_at(x, y), len(x)
         weights, error, seen, clipped = np.empty(n), np.empty(n), np.empty(n), np.empty(n, bool)
 
         def work(part: slice) -> None:
-            means = self.neighbors.scaled(sums[part])
-            error[part] = means[:, 0]
-            weights[part], seen[part], clipped[part] = self._weights(means)
+            error[part] = means[part, 0]
+            weights[part], seen[part], clipped[part] = self._weights(means[part])
 
         parallel(work, n, ROWS)
         return weights, error, seen, clipped
@@ -273,7 +276,7 @@ class Debiased:
         if rows.classes is not None:
             checks.same_classes({"validation_teacher": self.classes, "teacher": rows.classes})
         teacher, student = rows.confidence("teacher", self.confidence), rows.confidence("student", self.confidence)
-        weights, error, seen, clipped = self.estimates(np.stack([teacher, student], axis=1))
+        weights, error, seen, clipped = self._estimates_at(teacher, student)
         return Weighed(
             weights,
             error,
