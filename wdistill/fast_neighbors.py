@@ -40,6 +40,7 @@ LEAF = 64  # groups of at most so many queries are halved no further
 DOUBTFUL = 6  # nor are groups with at most so many points in doubt
 DEPTH = 56  # nor those halved so often
 TASKS = 16  # pieces of work a thread, so that all end together
+ROUNDS = 2  # times four limits are tried for a box
 STEPS = 24  # limits tried for the k-th distance before going from one distance to the next
 WIDE = 8  # numbers side by side: every list has room for so many more than it holds
 
@@ -61,23 +62,27 @@ def count(distances, copies, start, size, limit):
 
 
 @inlined
-def narrow(distances, copies, start, size, rank, base, above, steps):
-    """Limits (below, above) with count(below) < rank <= count(above); stops early on a perfect cut."""
-    below, at_below, at_above = -1.0, 0, count(distances, copies, start, size, above)
-    if at_above < rank:
-        return np.inf, np.inf
-    limit = 0.5 * (base + above)
-    for _ in range(steps):
-        if at_above == rank:
-            break
-        at_limit = count(distances, copies, start, size, limit)
-        if at_limit < rank:
-            below, at_below = limit, at_limit
-        else:
-            above, at_above = limit, at_limit
-        share = (rank + 0.5 - at_below) / (at_above - at_below)
-        floor = max(below, base, 0.0)
-        limit = floor + (above - floor) * min(max(share, 0.05), 0.95)
+def narrow(distances, copies, start, size, rank, below, above):
+    """Closer limits with count(below) < rank <= count(above), if they were such limits; four are tried at a time."""
+    none = zeros(copies)
+    for _ in range(ROUNDS):
+        step = 0.2 * (above - below)
+        a, b, c, d = (
+            everywhere(below + step),
+            everywhere(below + 2.0 * step),
+            everywhere(below + 3.0 * step),
+            everywhere(below + 4.0 * step),
+        )
+        at_a, at_b, at_c, at_d = none, none, none, none
+        for i in range(0, size, WIDE):
+            distance, many = load(distances, i), load(copies, start + i)
+            at_a = at_a + choose(distance <= a, many, none)
+            at_b = at_b + choose(distance <= b, many, none)
+            at_c = at_c + choose(distance <= c, many, none)
+            at_d = at_d + choose(distance <= d, many, none)
+        less = np.float64((total(at_a) < rank) + (total(at_b) < rank) + (total(at_c) < rank) + (total(at_d) < rank))
+        above = above if less == 4.0 else below + (less + 1.0) * step
+        below = below + less * step if less > 0.0 else below
     return below, above
 
 
@@ -187,9 +192,13 @@ def screen(box, lists, xs, ys, copies, start, room, size, points, rank, sure, re
         for i in range(0, size, WIDE):
             found = larger(choose(load(copies, i) > 0, load(far, i), 0.0), found)
         reach = largest(found)
-    _, reach = narrow(far, copies, start, size, rank, sure, reach, 6)
-    close, _ = narrow(near, copies, start, size, rank + 1, sure, reach, 6)
-    sure = max(sure, close)
+    floor = max(sure, 0.0)
+    _, reach = narrow(far, copies, start, size, rank, floor, reach)
+    close, beyond = narrow(near, copies, start, size, rank + 1, floor, reach)
+    if beyond == reach and count(near, copies, start, size, reach) == rank:
+        sure = np.inf  # no more points than are wanted can be near enough
+    elif close > floor:
+        sure = close
     inside, end = 0, start + room
     for i in range(0, size, WIDE):
         candidate, away = load(near, i) <= reach, load(far, i)
@@ -356,8 +365,6 @@ def serve(xs, ys, rows, starts, first_bucket, last_bucket, places, points, units
                 for column in range(out.shape[1]):
                     out[rows[i], column] = found[column, 0]
         elif last - first <= LEAF or size <= DOUBTFUL or level > DEPTH:
-            for i in range(first, last):
-                expect(out, rows[i] * out.shape[1])
             everyone = 0
             for i in range(size):
                 everyone += pc[start + i]
@@ -367,6 +374,8 @@ def serve(xs, ys, rows, starts, first_bucket, last_bucket, places, points, units
                 end = min(last, begin + LEAF)
                 for i in range(begin, end, WIDE):
                     stop, place = min(i + WIDE, end), i - begin
+                    for j in range(i, stop):
+                        expect(out, rows[j] * out.shape[1])
                     if settle_lanes(
                         xs,
                         ys,
@@ -495,7 +504,7 @@ def neighbor_means(
     side = 1
     while side < 128 and n > 2 * BUCKET * side * side:
         side *= 2
-    sample = slice(None, None, max(1, n // 20_000))
+    sample = slice(None, None, max(1, n // 4_000))
     levels = np.arange(1, side) / side
     x_cuts, y_cuts = np.quantile(xs[sample], levels), np.quantile(ys[sample], levels)
     step = max(1 << 16, -(-n // (4 * threads())))
