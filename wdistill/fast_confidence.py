@@ -28,6 +28,7 @@ from wdistill.fast_lanes import (
     many,
     same_bits,
     smaller,
+    store,
     total,
     zeros,
 )
@@ -43,6 +44,18 @@ compiled: Callable[..., Any] = njit(nogil=True, cache=True, error_model="numpy")
 def fixed(x, magic):
     """0 <= x <= 1 as a whole number of quanta: the low bits of x + magic."""
     return same_bits(f64(x) + magic, i64) - same_bits(magic, i64)
+
+
+@compiled
+def exp_of(numbers, found):
+    for i in range(0, numbers.size, BYTES // 8):
+        store(found, i, exp(load_some(numbers, i, numbers.size - i, 0.0)))
+
+
+@compiled
+def log_of(numbers, found):
+    for i in range(0, numbers.size, BYTES // 8):
+        store(found, i, log(load_some(numbers, i, numbers.size - i, 1.0)))
 
 
 @compiled
@@ -127,81 +140,53 @@ def wide_logits(rows, least, limit, magic, want, top, second, best, check, sums,
 
 @compiled
 def turn(rows, start, size, columns):
-    part = rows[start : start + size]
-    for i in range(size):
-        for j in range(part.shape[1]):
-            columns[j, i] = part[i, j]
+    """Rows start … start + size as columns of GROUP entries, one after the other."""
+    k = rows.shape[1]
+    flat = rows[start : start + size].reshape(size * k)
+    for j in range(k):
+        column, entries = columns[j * GROUP : j * GROUP + size], flat[j:]
+        for i in range(column.size):
+            column[i] = entries[i * k]
 
 
 @compiled
-def rank_columns(columns, k, size, top, second, best):
-    for i in range(size):
-        one, two = columns[0, i], columns[1, i]
-        best[i] = 1 if two > one else 0
-        top[i] = two if two > one else one
-        second[i] = one if two > one else two
-    for j in range(2, k):
-        line = columns[j]
-        for i in range(size):
-            value, peak = line[i], top[i]
-            above = value > peak
-            other = peak if above else value
-            second[i] = other if other > second[i] else second[i]
-            best[i] = j if above else best[i]
-            top[i] = value if above else peak
+def narrow(rows, columns, nan, limit, magic, logits, want, top, second, best, check, sums, spread):
+    """All that is wanted of short rows, several rows side by side; a negative probability makes its row's `check` NaN.
 
-
-@compiled
-def narrow_probabilities(rows, columns, zero, nan, magic, want, top, second, best, check, spread):
-    """`columns` is room for K columns of GROUP rows; a negative number makes its row's `check` NaN."""
+    `columns` is room for K columns of GROUP entries, and every array that is written to has room for lanes beyond the rows.
+    """
     n, k = rows.shape
+    step = BYTES // rows.itemsize
     for start in range(0, n, GROUP):
-        end = min(start + GROUP, n)
-        size = end - start
+        size = min(GROUP, n - start)
         turn(rows, start, size, columns)
-        rank_columns(columns, k, size, top[start:end], second[start:end], best[start:end])
-        checks = check[start:end]
-        for i in range(size):
-            checks[i] = zero
-        for j in range(k):
-            line = columns[j]
-            for i in range(size):
-                checks[i] += line[i] if line[i] >= zero else nan
-        if want:
-            spreads = spread[start:end]
-            for i in range(size):
-                spreads[i] = 0
+        for i in range(0, size, step):
+            first, last = load(columns, i), load(columns, GROUP + i)
+            place = choose(last > first, 1, zeros(columns))
+            peak, next_best = larger(last, first), choose(last > first, first, last)
+            for j in range(2, k):
+                value = load(columns, j * GROUP + i)
+                above = value > peak
+                next_best = larger(choose(above, peak, value), next_best)
+                place = choose(above, j, place)
+                peak = choose(above, value, peak)
+            rough, powers = zeros(columns), same_bits(f64(zeros(columns)), i64)
+            quanta = powers
             for j in range(k):
-                line = columns[j]
-                for i in range(size):
-                    spreads[i] += fixed(-(line[i] * log(line[i])), magic)
-
-
-@compiled
-def narrow_logits(rows, columns, zero, limit, magic, want, top, second, best, check, total, spread):
-    """`columns` has one column more than there are classes, for the powers."""
-    n, k = rows.shape
-    powers = columns[k]
-    for start in range(0, n, GROUP):
-        end = min(start + GROUP, n)
-        size = end - start
-        turn(rows, start, size, columns)
-        rank_columns(columns, k, size, top[start:end], second[start:end], best[start:end])
-        checks, totals, spreads, peaks = check[start:end], total[start:end], spread[start:end], top[start:end]
-        for i in range(size):
-            checks[i] = zero
-        for i in range(size):
-            totals[i] = 0
-        for i in range(size):
-            spreads[i] = 0
-        for j in range(k):
-            line = columns[j]
-            for i in range(size):
-                checks[i] += line[i]
-            for i in range(size):
-                powers[i] = exp(line[i] - peaks[i])
-            for i in range(size):
-                totals[i] += fixed(powers[i], magic)
-            if want:
-                for i in range(size):
-                    spreads[i] += fixed(powers[i] * min(peaks[i] - line[i], limit), magic)
+                value = load(columns, j * GROUP + i)
+                if logits:
+                    rough = rough + value
+                    power = exp(value - peak)
+                    powers = powers + fixed(power, magic)
+                    if want:
+                        quanta = quanta + fixed(power * smaller(peak - value, limit), magic)
+                else:
+                    rough = rough + choose(value >= 0, value, nan)
+                    if want:
+                        quanta = quanta + fixed(-(value * log(value)), magic)
+            store(top, start + i, peak)
+            store(second, start + i, next_best)
+            store(best, start + i, i32(place))
+            store(check, start + i, rough)
+            store(sums, start + i, powers)
+            store(spread, start + i, quanta)
