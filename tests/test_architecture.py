@@ -19,6 +19,7 @@ PACKAGE = ROOT / "wdistill"
 LAYERS = [
     {"errors"},
     {"threads", "store", "elementary", "checks"},
+    {"fast_lanes"},
     {"confidence", "fast_confidence", "neighbors", "fast_neighbors"},
     {"weighting"},
     {"evidence"},

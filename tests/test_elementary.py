@@ -7,6 +7,7 @@ import pytest
 from numba import njit
 
 from wdistill.elementary import exp32, exp64, log32, log64
+from wdistill.fast_lanes import compilable, load, store
 
 RNG = np.random.default_rng(5)
 NEGATIVE = np.concatenate([-(10.0 ** RNG.uniform(-20, 1.93, 3000)), np.linspace(-87, 0, 1000), [0.0, -0.0, -87.0, -1e-45]])
@@ -48,9 +49,19 @@ def test_type_is_kept(function, exact, points, bound):
     ids=["exp32", "exp64", "log32", "log64"],
 )
 def test_compiled_gives_the_same_bits(function, points):
-    each = njit(function)
+    each = njit(compilable(function))
     compiled = np.array([each(point) for point in points], points.dtype)
     assert compiled.tobytes() == function(points).tobytes()
+
+    @njit
+    def in_lanes(points, found):
+        for i in range(0, points.size, 64 // points.itemsize):
+            store(found, i, each(load(points, i)))
+
+    points = np.resize(points, (len(points) // 16 + 1) * 16)
+    found = np.empty_like(points)
+    in_lanes(points, found)
+    assert found.tobytes() == function(points).tobytes()
 
 
 @pytest.mark.parametrize(("function", "last"), [(exp32, np.float32(-87)), (exp64, np.float64(-700))])

@@ -28,6 +28,7 @@ Confidence = Callable[[NDArray[np.floating]], Floats]
 SMALL = 1 << 22  # entries up to which plain NumPy is fast enough not to load compiled code
 FAULTS = 1000  # faulty rows a block that an error counts
 BLOCK = 1 << 22  # entries a block, at most: enough to outweigh the calls around it
+ROWS = 1 << 16  # rows a block, at most: what is found of them stays in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +38,7 @@ class Scan:
     best: NDArray[np.int32]  # (n,) argmax; the lowest class where several share the maximum
     margin: Floats  # (n,)
     entropy: Floats | None  # (n,), where asked for
+    certainty: Floats | None = None  # (n,) the largest probability, where asked for
     correction: float = 0.0  # how far the sum of any row was from 1, where rows were scaled to sum to 1
 
     def __len__(self) -> int:
@@ -72,11 +74,12 @@ def scan(
     kind: Kind = "probabilities",
     *,
     entropy: bool = False,
+    certainty: bool = False,
     renormalize: bool = False,
     tolerance: float | None = None,
     name: str = "predictions",
 ) -> Scan:
-    """Argmax, margin and (if asked for) entropy of every row of an (n, K) array; bad rows are an InputError.
+    """Argmax, margin and (if asked for) entropy and largest probability of every row (n, K); bad rows are an InputError.
 
     Probabilities must sum to 1 within `tolerance` (None: what the dtype can promise), unless they are renormalized.
     """
@@ -87,7 +90,7 @@ def scan(
     allowed = checks.tolerance(values.dtype, k) if tolerance is None else tolerance
     half = values.dtype.itemsize == 2
     best, top_gap = np.empty(n, np.int32), np.empty(n)
-    entropies = np.empty(n) if entropy else None
+    entropies, certainties = np.empty(n) if entropy else None, np.empty(n) if certainty else None
     compiled = values.size > SMALL
     corrections, faulty = [0.0], list[tuple[NDArray[Any], NDArray[np.intp]]]()
 
@@ -117,17 +120,19 @@ def scan(
         if renormalize and kind == "logprobs":
             corrections.append(float(np.abs(sums - 1).max()))
         best[part] = raw.best
-        top_gap[part] = _margin(raw, kind, k)
+        top_gap[part] = _margin(raw, kind, k, compiled)
         if entropies is not None:
-            entropies[part] = _entropy(raw, kind, k)
+            entropies[part] = _entropy(raw, kind, k, compiled)
+        if certainties is not None:
+            certainties[part] = raw.top if kind == "probabilities" else 1.0 / (raw.total * quantum(k)[1])
 
     with np.errstate(over="ignore"):
-        parallel(work, n, max(1, min(BLOCK // k, -(-n // (4 * threads())))))
+        parallel(work, n, max(1, min(BLOCK // k, ROWS, -(-n // (4 * threads())))))
     if faulty:  # once more with the faulty rows of all blocks, so that the error counts them all
         faulty.sort(key=lambda found: int(found[1][0]))
         bad, which = (np.concatenate(found) for found in zip(*faulty, strict=True))
         checks.rows(bad, which, kind, allowed, half, name, renormalize)
-    return Scan(best, top_gap, entropies, max(corrections))
+    return Scan(best, top_gap, entropies, certainties, max(corrections))
 
 
 def quantum(k: int) -> tuple[np.float64, float]:
@@ -142,20 +147,30 @@ def fixed(x: NDArray[np.floating], magic: np.float64) -> NDArray[np.int64]:
     return whole
 
 
-def _margin(raw: _Raw, kind: Kind, k: int) -> Floats:
+def _margin(raw: _Raw, kind: Kind, k: int, compiled: bool) -> Floats:
     gap: Floats = raw.top.astype(np.float64) - raw.second.astype(np.float64)
     if kind == "probabilities":
         return gap
-    powers: Floats = exp64(-gap)
-    return (1.0 - powers) / (raw.total * quantum(k)[1])
+    return (1.0 - _of_all("exp", -gap, compiled)) / (raw.total * quantum(k)[1])
 
 
-def _entropy(raw: _Raw, kind: Kind, k: int) -> Floats:
+def _entropy(raw: _Raw, kind: Kind, k: int, compiled: bool) -> Floats:
     spread = np.asarray(raw.spread * quantum(k)[1], np.float64)
     if kind == "probabilities":
         return np.maximum(spread, 0.0)  # a probability just above 1, within tolerance, would bring it below
     total = np.asarray(raw.total * quantum(k)[1], np.float64)
-    return np.asarray(log64(total) + spread / total)
+    return np.asarray(_of_all("log", total, compiled) + spread / total)
+
+
+def _of_all(function: Literal["exp", "log"], numbers: Floats, compiled: bool) -> Floats:
+    """exp64 or log64, by the half that is at work."""
+    if not compiled:
+        return np.asarray(exp64(numbers) if function == "exp" else log64(numbers))
+    from wdistill import fast_confidence as fast
+
+    found = np.empty(len(numbers) + fast.GROUP)  # lanes are written beyond the end
+    (fast.exp_of if function == "exp" else fast.log_of)(numbers, found)
+    return found[: len(numbers)]
 
 
 def _scan_numpy(rows: NDArray[np.floating], kind: Kind, entropy: bool) -> _Raw:
@@ -185,36 +200,21 @@ def _scan_numpy(rows: NDArray[np.floating], kind: Kind, entropy: bool) -> _Raw:
 
 def _scan_compiled(rows: NDArray[np.floating], kind: Kind, entropy: bool) -> _Raw:
     from wdistill import fast_confidence as fast
+    from wdistill.fast_lanes import BYTES
 
     n, k = rows.shape
     magic, _ = quantum(k)
     number = rows.dtype.type
-    signed, unsigned = (np.int32, np.uint32) if rows.dtype == np.float32 else (np.int64, np.uint64)
-    best, check = np.empty(n, np.int32), np.empty(n, rows.dtype)
-    top, second = np.empty(n, rows.dtype), np.empty(n, rows.dtype)
-    total, spread = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    room = n + BYTES
+    best, (check, top, second) = np.empty(room, np.int32), np.empty((3, room), rows.dtype)
+    total, spread = np.zeros((2, room), np.int64)
     if k < fast.WIDE:
-        columns = np.empty((k + 1, fast.GROUP), rows.dtype)
-        if kind == "probabilities":
-            fast.narrow_probabilities(
-                rows, columns, number(0), number(np.nan), magic, entropy, top, second, best, check, spread
-            )
-        else:
-            fast.narrow_logits(rows, columns, number(0), number(80), magic, entropy, top, second, best, check, total, spread)
+        columns, logits = np.zeros(k * fast.GROUP, rows.dtype), kind != "probabilities"
+        fast.narrow(
+            rows, columns, number(np.nan), number(80), magic, logits, entropy, top, second, best, check, total, spread
+        )
     elif kind == "probabilities":
-        bits = rows.view(unsigned)
-        fast.wide_probabilities(
-            rows, bits, unsigned(0), magic, entropy, top.view(unsigned), second.view(unsigned), best, check, spread
-        )
+        fast.wide_probabilities(rows, number(0), number(np.nan), magic, entropy, top, second, best, check, spread)
     else:
-        shift, mask = signed(8 * rows.itemsize - 1), signed(np.iinfo(signed).max)
-        keys, powers = np.empty(k, signed), np.empty(fast.SPAN, rows.dtype)
-        key: NDArray[Any] = np.empty(n, signed)
-        least = signed(np.iinfo(signed).min)
-        bits = rows.view(signed)
-        fast.wide_logits(
-            rows, bits, shift, mask, least, number(80), magic, entropy, keys, powers, best, key, check, total, spread
-        )
-        top = rows[np.arange(n), best]
-        second = (key ^ ((key >> shift) & mask)).view(rows.dtype)
-    return _Raw(best, top, second, check, total, spread)
+        fast.wide_logits(rows, number(-np.inf), number(80), magic, entropy, top, second, best, check, total, spread)
+    return _Raw(best[:n], top[:n], second[:n], check[:n], total[:n], spread[:n])

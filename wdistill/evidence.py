@@ -138,17 +138,18 @@ class Rows:
             )
         return values
 
-    def scan(self, name: str, *, entropy: bool = False) -> Scan:
+    def scan(self, name: str, *, entropy: bool = False, certainty: bool = False) -> Scan:
         """One pass over the predictions of that name; kept for the next rule that asks."""
         values = self.need(name)
         if isinstance(values, Scan):
             return values
         known = self._scans.get(name)
-        if known is None or (entropy and known.entropy is None):
+        if known is None or (entropy and known.entropy is None) or (certainty and known.certainty is None):
             known = scan(
                 values,
                 self.kind,
                 entropy=entropy,
+                certainty=certainty,
                 renormalize=self.renormalize,
                 tolerance=self.tolerance,
                 name=self.prefix + name,

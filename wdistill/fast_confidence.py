@@ -1,7 +1,7 @@
 """The compiled half of `confidence`: one pass over an (n, K) block finds all that margin, entropy and argmax need.
 
-Maxima are taken over the numbers' bits, which order like the numbers themselves, and sums over whole multiples of 2^-50:
-both vectorise without any freedom to reorder roundings, so the results are those of the NumPy half to the last bit.
+A maximum is the same in any order, and sums are taken over whole multiples of 2^-50: so lanes work side by side, and the
+results are those of the NumPy half to the last bit. Only the rough sums that show a row to be wrong depend on the order.
 """
 
 from __future__ import annotations
@@ -9,205 +9,184 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from numba import njit, types
-from numba.extending import overload
+from numba import njit
 
-from wdistill import elementary
+from wdistill.fast_lanes import (
+    BYTES,
+    choose,
+    exp,
+    expect,
+    f64,
+    foremost,
+    i32,
+    i64,
+    larger,
+    largest,
+    load,
+    load_some,
+    log,
+    many,
+    same_bits,
+    smaller,
+    store,
+    total,
+    zeros,
+)
 
 WIDE = 64  # classes from which a row is long enough to vectorise along it; below, rows are turned into columns first
-SPAN = 128  # entries of a row whose maximum is taken at once
+AHEAD = 1024  # entries ahead that the processor is told to fetch: it does not look beyond a page of memory by itself
 GROUP = 256  # rows turned into columns at once
 
 compiled: Callable[..., Any] = njit(nogil=True, cache=True, error_model="numpy")
 
 
-def exp(x: Any) -> Any: ...
-
-
-def log(x: Any) -> Any: ...
-
-
-@overload(exp, inline="always")
-def _exp(x: Any) -> Any:
-    return elementary.exp32 if x == types.float32 else elementary.exp64
-
-
-@overload(log, inline="always")
-def _log(x: Any) -> Any:
-    return elementary.log32 if x == types.float32 else elementary.log64
-
-
 @compiled
 def fixed(x, magic):
     """0 <= x <= 1 as a whole number of quanta: the low bits of x + magic."""
-    return np.float64(np.float64(x) + magic).view(np.int64) - np.float64(magic).view(np.int64)
-
-
-# A maximum of whole numbers has one value in any order; the sum beside it may be taken in any order, since it only serves to
-# see that a row is nowhere near what it should be.
-any_order: Callable[..., Any] = njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz"})
-
-
-@any_order
-def largest(keys, first, last, least):
-    part = keys[first:last]
-    found = least
-    for j in range(part.size):
-        found = part[j] if part[j] > found else found
-    return found
-
-
-@any_order
-def largest_and_sum(keys, values, least):
-    found, total = least, values[0] - values[0]
-    for j in range(keys.size):
-        found = keys[j] if keys[j] > found else found
-        total += values[j]
-    return found, total
+    return same_bits(f64(x) + magic, i64) - same_bits(magic, i64)
 
 
 @compiled
-def keys_of(bits, shift, mask, keys):
-    """The key of a number is its bits with the order of negative numbers turned round, and −0.0 made 0.0."""
-    zero = mask ^ mask
-    for j in range(bits.size):
-        key = bits[j] ^ ((bits[j] >> shift) & mask)
-        keys[j] = zero if key == -1 else key
-    return keys
+def exp_of(numbers, found):
+    for i in range(0, numbers.size, BYTES // 8):
+        store(found, i, exp(load_some(numbers, i, numbers.size - i, 0.0)))
 
 
 @compiled
-def top_two(keys, values, k, least):
-    """Largest key, second largest, where the largest stands first, and a rough sum of the values."""
-    first, second, span, total = least, least, 0, values[0] - values[0]
-    for start in range(0, k, SPAN):
-        end = min(start + SPAN, k)
-        key, part = largest_and_sum(keys[start:end], values[start:end], least)
-        total += part
-        if key > first:
-            first, second, span = key, first, start
-        elif key > second:
-            second = key
-    best = span
-    while keys[best] != first:
-        best += 1
-    second = max(second, largest(keys, span, best, least))
-    return first, max(second, largest(keys, best + 1, min(span + SPAN, k), least)), best, total
+def log_of(numbers, found):
+    for i in range(0, numbers.size, BYTES // 8):
+        store(found, i, log(load_some(numbers, i, numbers.size - i, 1.0)))
 
 
 @compiled
-def wide_probabilities(rows, bits, least, magic, want, top, second, best, check, spread):
-    """Negative numbers and NaN have large unsigned bits: they come out as `top`, where the caller sees them."""
+def ranked(line, least, ahead):
+    """Largest number, second largest, a rough sum of all, and whether a sign bit is set; no number is below `least`."""
+    k = line.size
+    step, zero = BYTES // line.itemsize, line.dtype.type(0)
+    first, sums = zeros(line), zeros(line)
+    signs = same_bits(first, i32)
+    first = first + least
+    second = first
+    for j in range(0, k, step):
+        if ahead:
+            expect(line, j + AHEAD)
+        if j + step <= k:
+            value = load(line, j)
+            sums = sums + value
+        else:
+            value = load_some(line, j, k - j, least)
+            sums = sums + load_some(line, j, k - j, zero)
+        second = larger(second, smaller(first, value))
+        first = larger(first, value)
+        signs = signs | same_bits(value, i32)
+    top = largest(first)
+    held = first == top
+    other = top if many(held) > 1 else largest(choose(held, second, first))
+    return top, other, total(sums), many(signs < 0) > 0
+
+
+@compiled
+def place(line, number):
+    """Where a number stands first; 0 if nowhere."""
+    k = line.size
+    step = BYTES // line.itemsize
+    for j in range(0, k - step + 1, step):
+        same = load(line, j) == number
+        if many(same) > 0:
+            return j + foremost(same)
+    for j in range(k // step * step, k):
+        if line[j] == number:
+            return j
+    return 0
+
+
+@compiled
+def wide_probabilities(rows, zero, nan, magic, want, top, second, best, check, spread):
+    """A row with a negative number has NaN as its `check`."""
     n, k = rows.shape
+    step = BYTES // rows.itemsize
     for i in range(n):
-        top[i], second[i], best[i], check[i] = top_two(bits[i], rows[i], k, least)
+        line = rows[i]
+        top[i], second[i], sums, negative = ranked(line, zero, True)
+        best[i] = place(line, top[i])
+        check[i] = nan if negative else sums
         if want:
-            q = 0
-            line = rows[i]
-            for j in range(k):
-                q += fixed(-(line[j] * log(line[j])), magic)
-            spread[i] = q
+            quanta = same_bits(f64(zeros(line)), i64)
+            for j in range(0, k, step):
+                value = load(line, j) if j + step <= k else load_some(line, j, k - j, zero)
+                quanta = quanta + fixed(-(value * log(value)), magic)
+            spread[i] = total(quanta)
 
 
 @compiled
-def wide_logits(rows, bits, shift, mask, least, limit, magic, want, keys, powers, best, second, check, total, spread):
-    """`keys` and `powers` are room for one row and one span; `second` comes out as a key."""
+def wide_logits(rows, least, limit, magic, want, top, second, best, check, sums, spread):
     n, k = rows.shape
+    step = BYTES // rows.itemsize
     for i in range(n):
-        _, second[i], best[i], check[i] = top_two(keys_of(bits[i], shift, mask, keys), rows[i], k, least)
-        peak = rows[i, best[i]]
-        s, q = np.int64(0), np.int64(0)
-        for start in range(0, k, SPAN):
-            span = rows[i, start : min(start + SPAN, k)]
-            size = span.size
-            for j in range(size):
-                powers[j] = exp(span[j] - peak)
-            for j in range(size):
-                s += np.float64(np.float64(powers[j]) + magic).view(np.int64)
+        line = rows[i]
+        peak, second[i], check[i], _ = ranked(line, least, False)
+        top[i], best[i] = peak, place(line, peak)
+        powers, quanta = same_bits(f64(zeros(line)), i64), same_bits(f64(zeros(line)), i64)
+        for j in range(0, k, step):
+            expect(line, j + AHEAD)
+            value = (load(line, j) if j + step <= k else load_some(line, j, k - j, least)) - peak
+            power = exp(value)
+            powers = powers + same_bits(f64(power) + magic, i64)  # `fixed`, its constant taken off at the end
             if want:
-                for j in range(size):
-                    q += fixed(powers[j] * min(peak - span[j], limit), magic)
-        total[i], spread[i] = s - k * np.float64(magic).view(np.int64), q  # `fixed`, its constant taken off at the end
+                quanta = quanta + fixed(power * smaller(-value, limit), magic)
+        sums[i] = total(powers) - (k + step - 1) // step * step * same_bits(magic, i64)
+        spread[i] = total(quanta)
 
 
 @compiled
 def turn(rows, start, size, columns):
-    part = rows[start : start + size]
-    for i in range(size):
-        for j in range(part.shape[1]):
-            columns[j, i] = part[i, j]
+    """Rows start … start + size as columns of GROUP entries, one after the other."""
+    k = rows.shape[1]
+    flat = rows[start : start + size].reshape(size * k)
+    for j in range(k):
+        column, entries = columns[j * GROUP : j * GROUP + size], flat[j:]
+        for i in range(column.size):
+            column[i] = entries[i * k]
 
 
 @compiled
-def rank_columns(columns, k, size, top, second, best):
-    for i in range(size):
-        one, two = columns[0, i], columns[1, i]
-        best[i] = 1 if two > one else 0
-        top[i] = two if two > one else one
-        second[i] = one if two > one else two
-    for j in range(2, k):
-        line = columns[j]
-        for i in range(size):
-            value, peak = line[i], top[i]
-            above = value > peak
-            other = peak if above else value
-            second[i] = other if other > second[i] else second[i]
-            best[i] = j if above else best[i]
-            top[i] = value if above else peak
+def narrow(rows, columns, nan, limit, magic, logits, want, top, second, best, check, sums, spread):
+    """All that is wanted of short rows, several rows side by side; a negative probability makes its row's `check` NaN.
 
-
-@compiled
-def narrow_probabilities(rows, columns, zero, nan, magic, want, top, second, best, check, spread):
-    """`columns` is room for K columns of GROUP rows; a negative number makes its row's `check` NaN."""
+    `columns` is room for K columns of GROUP entries, and every array that is written to has room for lanes beyond the rows.
+    """
     n, k = rows.shape
+    step = BYTES // rows.itemsize
     for start in range(0, n, GROUP):
-        end = min(start + GROUP, n)
-        size = end - start
+        size = min(GROUP, n - start)
         turn(rows, start, size, columns)
-        rank_columns(columns, k, size, top[start:end], second[start:end], best[start:end])
-        checks = check[start:end]
-        for i in range(size):
-            checks[i] = zero
-        for j in range(k):
-            line = columns[j]
-            for i in range(size):
-                checks[i] += line[i] if line[i] >= zero else nan
-        if want:
-            spreads = spread[start:end]
-            for i in range(size):
-                spreads[i] = 0
+        for i in range(0, size, step):
+            first, last = load(columns, i), load(columns, GROUP + i)
+            place = choose(last > first, 1, zeros(columns))
+            peak, next_best = larger(last, first), choose(last > first, first, last)
+            for j in range(2, k):
+                value = load(columns, j * GROUP + i)
+                above = value > peak
+                next_best = larger(choose(above, peak, value), next_best)
+                place = choose(above, j, place)
+                peak = choose(above, value, peak)
+            rough, powers = zeros(columns), same_bits(f64(zeros(columns)), i64)
+            quanta = powers
             for j in range(k):
-                line = columns[j]
-                for i in range(size):
-                    spreads[i] += fixed(-(line[i] * log(line[i])), magic)
-
-
-@compiled
-def narrow_logits(rows, columns, zero, limit, magic, want, top, second, best, check, total, spread):
-    """`columns` has one column more than there are classes, for the powers."""
-    n, k = rows.shape
-    powers = columns[k]
-    for start in range(0, n, GROUP):
-        end = min(start + GROUP, n)
-        size = end - start
-        turn(rows, start, size, columns)
-        rank_columns(columns, k, size, top[start:end], second[start:end], best[start:end])
-        checks, totals, spreads, peaks = check[start:end], total[start:end], spread[start:end], top[start:end]
-        for i in range(size):
-            checks[i] = zero
-        for i in range(size):
-            totals[i] = 0
-        for i in range(size):
-            spreads[i] = 0
-        for j in range(k):
-            line = columns[j]
-            for i in range(size):
-                checks[i] += line[i]
-            for i in range(size):
-                powers[i] = exp(line[i] - peaks[i])
-            for i in range(size):
-                totals[i] += fixed(powers[i], magic)
-            if want:
-                for i in range(size):
-                    spreads[i] += fixed(powers[i] * min(peaks[i] - line[i], limit), magic)
+                value = load(columns, j * GROUP + i)
+                if logits:
+                    rough = rough + value
+                    power = exp(value - peak)
+                    powers = powers + fixed(power, magic)
+                    if want:
+                        quanta = quanta + fixed(power * smaller(peak - value, limit), magic)
+                else:
+                    rough = rough + choose(value >= 0, value, nan)
+                    if want:
+                        quanta = quanta + fixed(-(value * log(value)), magic)
+            store(top, start + i, peak)
+            store(second, start + i, next_best)
+            store(best, start + i, i32(place))
+            store(check, start + i, rough)
+            store(sums, start + i, powers)
+            store(spread, start + i, quanta)

@@ -30,24 +30,21 @@ class Neighbors:
 
     def means(self, queries: Floats) -> Floats:
         """Mean responses of the k nearest points: (n, 2) → (n, R)."""
-        return self.scaled(self.sums(queries))
+        queries = np.asarray(queries, np.float64)
+        return self.means_at(queries[:, 0], queries[:, 1])
 
-    def sums(self, queries: Floats) -> Floats:
-        """Sums of all columns over the k nearest points, in quanta: (n, 2) → (n, C)."""
-        queries = np.ascontiguousarray(queries, np.float64)
-        if len(queries) * self.points.shape[1] <= SMALL:
-            return _sums_numpy(queries, self)
-        from wdistill.fast_neighbors import neighbor_sums
+    def means_at(self, x: Floats, y: Floats) -> Floats:
+        """`means` of queries whose coordinates (n,), (n,) are given apart."""
+        x, y = np.ascontiguousarray(x, np.float64), np.ascontiguousarray(y, np.float64)
+        if len(x) * self.points.shape[1] <= SMALL:
+            sums = _sums_numpy(np.stack([x, y], axis=1), self)
+            means = np.zeros((len(x), self.response[-1] + 1))
+            for column, (response, unit) in enumerate(zip(self.response, self.units, strict=True)):
+                means[:, response] += sums[:, column] * unit
+            return means / self.k
+        from wdistill.fast_neighbors import neighbor_means
 
-        return neighbor_sums(queries, self.points, self.copies, self.values, self.k)
-
-    def scaled(self, sums: Floats) -> Floats:
-        """Sums in quanta (n, C) → mean responses (n, R)."""
-        means = np.zeros((self.response[-1] + 1, len(sums)))
-        for column, (response, unit) in enumerate(zip(self.response, self.units, strict=True)):
-            means[response] += sums[:, column] * unit
-        means /= self.k
-        return means.T
+        return neighbor_means(x, y, self.points, self.copies, self.values, self.units, self.response, self.k)
 
 
 def neighbors(points: Floats, responses: Floats, k: int) -> Neighbors:
@@ -80,7 +77,7 @@ def _quanta(column: Floats) -> list[tuple[NDArray[np.int64], float]]:
 
 
 def _sums_numpy(queries: Floats, prepared: Neighbors) -> Floats:
-    """Plain brute force over blocks of queries; `fast_neighbors.neighbor_sums` gives the same bits."""
+    """Plain brute force over blocks of queries; `fast_neighbors.neighbor_means` gives the same bits."""
     (x, y), copies, k = prepared.points, prepared.copies, prepared.k
     values = prepared.values.T.astype(np.float64)
     each = np.repeat(np.arange(len(copies)), copies)  # a column for every copy

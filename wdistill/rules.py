@@ -33,7 +33,6 @@ from wdistill.weighting import (
     debiasing_weight,
     distortion,
     effective_sample_size,
-    largest_probability,
     log_probabilities,
     neighbors_of,
     probabilities,
@@ -43,7 +42,7 @@ from wdistill.weighting import (
 Targets = Literal["soft", "hard"]
 Estimate = Literal["paper", "conditional", "ratio"]
 P = ParamSpec("P")
-BLOCK = 1 << 17  # predictions whose losses are computed at once
+BLOCK = 1 << 15  # predictions whose losses are computed at once: few enough to stay in the cache
 ROWS = 1 << 15  # rows whose weights are computed at once
 
 
@@ -201,7 +200,8 @@ def debiased(
     labels = evidence.validation_labels
     k = _check_neighbors(neighbors, len(labels))
     known = Rows(evidence.validation_teacher, evidence.validation_student, **evidence.reading, prefix="validation_")
-    teacher, student = known.scan("teacher"), known.scan("student")
+    teacher, student = known.scan("teacher", certainty=True), known.scan("student")
+    assert teacher.certainty is not None
     if isinstance(confidence, Scores):
         given = Rows(confidence.validation_teacher, confidence.validation_student, prefix="validation_")
         checks.same_length({"validation_labels": len(labels), "scores": len(given)})
@@ -210,7 +210,7 @@ def debiased(
     wrong = teacher.best != labels
     # an estimate looks at losses only where the teacher is wrong; the ratio, at the loss on the truth everywhere
     asked = np.arange(len(labels)) if estimate == "ratio" else np.flatnonzero(wrong)
-    losses, certainty = np.ones((2, len(labels))), np.empty(len(labels))
+    losses = np.ones((2, len(labels)))
     step = max(1, BLOCK // evidence.validation_teacher.shape[1])
 
     def lose(part: slice) -> None:
@@ -223,11 +223,7 @@ def debiased(
             distributions = probabilities(evidence.validation_teacher[rows], evidence.kind, evidence.renormalize)
             losses[1, rows] = cross_entropy(distributions, log_student)
 
-    def look(part: slice) -> None:
-        certainty[part] = largest_probability(evidence.validation_teacher[part], evidence.kind, evidence.renormalize)
-
     parallel(lose, len(asked), step)
-    parallel(look, len(labels), step)
     fitted = Debiased(
         confidence=confidence,
         targets=targets,
@@ -239,7 +235,7 @@ def debiased(
         truth_loss=losses[0],
         target_loss=losses[1],
         margins=teacher.margin,
-        certainty=certainty,
+        certainty=teacher.certainty,
     )
     _warn_about(fitted, evidence, student.best)
     return fitted
@@ -285,13 +281,16 @@ class Debiased:
 
     def estimates(self, queries: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
         """Weights, error, distortion (n,) at points (n, 2) of the plane, and where the weight was clipped to 1."""
-        sums, n = self.neighbors.sums(queries), len(queries)
+        return self._estimates_at(queries[:, 0], queries[:, 1])
+
+    def _estimates_at(self, x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+        """`estimates` at points whose coordinates (n,), (n,) are given apart."""
+        means, n = self.neighbors.means_at(x, y), len(x)
         weights, error, seen, clipped = np.empty(n), np.empty(n), np.empty(n), np.empty(n, bool)
 
         def work(part: slice) -> None:
-            means = self.neighbors.scaled(sums[part])
-            error[part] = means[:, 0]
-            weights[part], seen[part], clipped[part] = self._weights(means)
+            error[part] = means[part, 0]
+            weights[part], seen[part], clipped[part] = self._weights(means[part])
 
         parallel(work, n, ROWS)
         return weights, error, seen, clipped
@@ -312,7 +311,7 @@ class Debiased:
         if rows.classes is not None:
             checks.same_classes({"validation_teacher": self.classes, "teacher": rows.classes})
         teacher, student = rows.confidence("teacher", self.confidence), rows.confidence("student", self.confidence)
-        weights, error, seen, clipped = self.estimates(np.stack([teacher, student], axis=1))
+        weights, error, seen, clipped = self._estimates_at(teacher, student)
         return Weighed(
             weights,
             error,

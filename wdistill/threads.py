@@ -35,13 +35,34 @@ def blocks(rows: int, size: int) -> Iterator[slice]:
 
 
 def parallel(function: Callable[[slice], None], rows: int, size: int) -> None:
-    """Call `function` on every block of rows, several at a time; the first error is raised."""
-    parts = list(blocks(rows, size))
-    if len(parts) == 1 or threads() == 1:
-        for part in parts:
+    """Call `function` on every block of rows, several at a time; the error of the first block that has one is raised."""
+    waiting = list(blocks(rows, size))
+    helpers = min(threads(), len(waiting)) - 1
+    if helpers <= 0:
+        for part in waiting:
             function(part)
-    else:
-        list(_pool(threads(), os.getpid()).map(function, parts))
+        return
+    waiting.reverse()
+    errors: list[tuple[int, BaseException]] = []
+
+    def work() -> None:
+        while waiting and not errors:
+            try:
+                part = waiting.pop()
+            except IndexError:  # another thread was faster
+                return
+            try:
+                function(part)
+            except BaseException as error:  # raised below, in the caller's thread
+                errors.append((part.start, error))
+
+    pool = _pool(threads(), os.getpid())
+    others = [pool.submit(work) for _ in range(helpers)]
+    work()
+    for each in others:
+        each.result()
+    if errors:
+        raise min(errors, key=lambda found: found[0])[1]
 
 
 @cache

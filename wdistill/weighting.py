@@ -38,14 +38,6 @@ def probabilities(values: NDArray[np.floating], kind: str, renormalize: bool = F
     return wide
 
 
-def largest_probability(values: NDArray[np.floating], kind: str, renormalize: bool = False) -> Floats:
-    """The largest probability of every row (m, K) → (m,), as exact as the predictions themselves."""
-    top = values.max(axis=1)
-    if kind == "probabilities":
-        return np.asarray(top / values.sum(axis=1) if renormalize else top, np.float64)
-    return np.asarray(1.0 / np.exp(values - top[:, None]).sum(axis=1, dtype=np.float64))
-
-
 def log_probabilities(values: NDArray[np.floating], kind: str, renormalize: bool = False) -> Floats:
     """Predictions (m, K) as float64 log-probabilities; floored, except for logits, whose log-softmax is finite."""
     if kind == "logits":
