@@ -5,10 +5,24 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+
+class Items:
+    """A map-style Dataset of inputs, or of pairs; here, where a worker process has little to import."""
+
+    def __init__(self, inputs: Any, labels: Any = None) -> None:
+        self.inputs, self.labels = inputs, labels
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.inputs[row] if self.labels is None else (self.inputs[row], int(self.labels[row]))
 
 
 def predictions(rng: np.random.Generator, labels: np.ndarray, classes: int, strength: float) -> np.ndarray:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import json
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import wdistill
 from wdistill import checks, store
 from wdistill.arms import AnyRule, arms_of, first_of, folder_of, identity_of, name_of, rules_in
 from wdistill.environment import environment
-from wdistill.errors import ConfigError, FileError, InputError
+from wdistill.errors import ConfigError, FileError, InputError, StorageError
 from wdistill.job import hear
 from wdistill.ledger import Ledger
 from wdistill.outcome import Outcome
@@ -37,7 +38,7 @@ from wdistill.training.predicting import accuracy, classes_of
 from wdistill.training.randomness import begin, key
 from wdistill.training.stage import StoppedError, Watch
 from wdistill.training.work import Work, rows_that_weigh, threads
-from wdistill.training.workers import crew
+from wdistill.training.workers import crew, packed
 from wdistill.watching import display
 
 Model = nn.Module | Callable[[], nn.Module]
@@ -88,7 +89,15 @@ def distill(
     `rule`: a rule, several as a list, or by name in a dict, each an arm of its own; None: those that the recipe names.
     `run`: a folder that keeps everything. Started again after any end, the same call goes on; None: nothing is kept.
     """
-    recipe = recipe or Recipe()
+    recipe = Recipe() if recipe is None else recipe
+    if not isinstance(recipe, Recipe):
+        raise ConfigError(
+            "not a recipe",
+            where="recipe",
+            found=f"a {type(recipe).__name__}",
+            expected="a wdistill.Recipe",
+            remedy="write recipe=Recipe(epochs=100, rate=0.01), for example",
+        )
     heard: list[str] = []
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
@@ -104,7 +113,7 @@ def distill(
         stack.enter_context(threads(recipe.threads))
         stack.enter_context(torch.random.fork_rng(devices=[]))  # the caller's random numbers go on as if we had drawn none
         try:
-            this = _Distillation(folder, recipe, arms, heard, stop)
+            this = _Distillation(folder, recipe, arms, heard, stop, kept=run is not None)
             return this.go(teacher, student, labeled, validation, unlabeled, test)
         except StoppedError:
             if stop():
@@ -115,25 +124,31 @@ def distill(
 class _Distillation:
     """A run while it lives."""
 
-    def __init__(self, folder: Path, recipe: Recipe, arms: Mapping[str, AnyRule], heard: list[str], stop: Stop) -> None:
-        self.folder, self.recipe, self.arms, self.heard, self.stop = folder, recipe, arms, heard, stop
-        self.ledger = Ledger(folder)
+    def __init__(
+        self, folder: Path, recipe: Recipe, arms: Mapping[str, AnyRule], heard: list[str], stop: Stop, *, kept: bool
+    ) -> None:
+        self.folder, self.recipe, self.arms, self.heard, self.stop, self.kept = folder, recipe, arms, heard, stop, kept
+        self.ledger, self.writing = Ledger(folder), threading.Lock()
         self.device = _device(recipe.device)
 
     def go(self, teacher: Any, student: Model, labeled: Any, validation: Any, unlabeled: Any, test: Any) -> Report:
         given = {"labeled": labeled, "validation": validation, "unlabeled": unlabeled, "test": test}
-        splits = self._splits({name: each for name, each in given.items() if each is not None})
+        given = {name: each for name, each in given.items() if each is not None}
+        splits = self._splits(given)
+        named = {name: split for name, split in splits.items() if has_ids(given[name])}
         pupil = self._made(student, "student")
         master = None if _is_table(teacher) else self._made(teacher, "teacher")
         classes = self._classes(splits, master, pupil)
-        tables = _read_tables(teacher, splits, classes, self.recipe.kind) if master is None else None
+        tables = _read_tables(teacher, splits, named, classes, self.recipe.kind) if master is None else None
         self._check_rules(splits)
         self._begin(splits, master, pupil, tables, classes, (teacher, student))
         if not self._is_finished():
+            self._remember_what_is_heard()
             with display() as say, crew(self.recipe.workers, self.stop, say) as do_all:
                 self._train(splits, master, pupil, tables, classes, do_all, Watch(self.stop, say))
             self._finish()
-        self._tidy()
+        if self.kept:
+            self._tidy()
         return self._report(pupil)
 
     # before training ------------------------------------------------------------------------------------------------
@@ -155,10 +170,8 @@ class _Distillation:
 
     def _made(self, given: Model, name: str) -> nn.Module:
         """A module of our own: made from the seed, or a copy of the caller's."""
-        if isinstance(given, nn.Module):
-            return copy.deepcopy(given)
         begin(key(self.recipe.seed, "initial", name), torch.device("cpu"))
-        made = given() if callable(given) else given
+        made = copy.deepcopy(given) if isinstance(given, nn.Module) else given() if callable(given) else given
         if not isinstance(made, nn.Module):
             raise ConfigError(
                 f"not a {name}",
@@ -167,11 +180,30 @@ class _Distillation:
                 expected="a torch.nn.Module, or a function that makes one",
                 remedy="pass the module itself",
             )
+        others = [each for each, value in made.state_dict().items() if not isinstance(value, Tensor)]
+        if others:
+            raise ConfigError(
+                f"the {name} has state that is no tensor, and cannot be saved",
+                where=type(made).__name__,
+                found=", ".join(others[:5]),
+                expected="a state dict of tensors",
+                remedy="register it as a buffer",
+            )
         return made
 
     def _classes(self, splits: Mapping[str, Split], teacher: nn.Module | None, student: nn.Module) -> int:
         """The number of classes K, the same for both models, the labels and the recipe."""
         models = {"student": student} if teacher is None else {"teacher": teacher, "student": student}
+        for name, model in models.items():
+            if (name == "student" or self.recipe.teacher_epochs) and not any(p.requires_grad for p in model.parameters()):
+                raise ConfigError(
+                    f"the {name} has nothing to train",
+                    where=type(model).__name__,
+                    found="no parameter that requires a gradient",
+                    expected="parameters to be trained",
+                    remedy="call requires_grad_() on it"
+                    + (", or set teacher_epochs=0 if it comes trained" if name == "teacher" else ""),
+                )
         inputs = splits["labeled"].inputs
         widths = {name: classes_of(model, name, inputs, self.recipe.precision) for name, model in models.items()}
         if self.recipe.classes is not None:
@@ -193,6 +225,9 @@ class _Distillation:
                 expected="a pair (inputs, labels), of which only the oracle and the report look at the labels",
                 remedy="pass the labels too, or leave the arm oracle out",
             )
+        if self.recipe.workers > 1:
+            for name, rule in self.arms.items():
+                packed(rule, name)
         m = len(rows_that_weigh(len(splits["validation"]), self.recipe))
         if self.recipe.neighbors is not None and self.recipe.neighbors > m:
             raise ConfigError(
@@ -229,6 +264,7 @@ class _Distillation:
         if self.ledger.state:
             self._compare(self.ledger.state, json.loads(json.dumps(identity)), here)
         else:
+            store.check_space(self.folder, self._needed(splits, models, classes), "the run")
             state = {
                 "run": 1,
                 "identity": identity,
@@ -244,13 +280,22 @@ class _Distillation:
             file = f"initial/{name}.safetensors"
             tensors.load_parameters(model, tensors.from_bytes(self.ledger.read(file), file), name)
 
+    def _needed(self, splits: Mapping[str, Split], models: Mapping[str, nn.Module], classes: int) -> int:
+        """Bytes that the run will take at most: labels, and for every training two checkpoints and the results."""
+        sizes = {name: sum(each.nbytes for each in model.state_dict().values()) for name, model in models.items()}
+        trainings = sum(sizes.values()) + len(self.arms) * sizes["student"]
+        labels = 4 * classes * sum(len(split) for split in splits.values())
+        weights = 3 * 24 * len(splits["unlabeled"]) * len(self.arms)
+        return int(labels + weights + 10 * trainings)  # two checkpoints of four copies each, and two results
+
     def _compare(self, state: Mapping[str, Any], identity: Mapping[str, Any], here: Mapping[str, Any]) -> None:
         """Refuse to go on with something else; warn where bits may differ."""
         then = state["identity"]
         found = changes(then["recipe"], identity["recipe"])
         for part in ("data", "student", "teacher", "version"):
             found += _differences(part, then[part], identity[part])
-        found = found or _differences("rule", then["rules"], identity["rules"])  # which the recipe's settings are part of
+        if not found:  # the recipe's settings are part of its rules
+            found = _differences("rule", then.get("rules", {}), identity["rules"])
         if found:
             raise ConfigError(
                 "this folder holds a run of something else",
@@ -319,10 +364,22 @@ class _Distillation:
 
     def _remember(self, **more: Any) -> None:
         """Commit what has become known to the run's own ledger, if anything has."""
-        known = self.ledger.state.get("warnings", [])
-        state = {**self.ledger.state, **more, "warnings": [*known, *(text for text in self.heard if text not in known)]}
-        if state != self.ledger.state:
-            self.ledger.commit(state)
+        with self.writing:
+            known = self.ledger.state.get("warnings", [])
+            state = {**self.ledger.state, **more, "warnings": [*known, *(text for text in self.heard if text not in known)]}
+            if state != self.ledger.state:
+                self.ledger.commit(state)
+
+    def _remember_what_is_heard(self) -> None:
+        """From now on a warning is committed at once: after a kill, what gave rise to it may not be done again."""
+        show = warnings.showwarning
+
+        def remembered(*warning: Any, **more: Any) -> None:
+            show(*warning, **more)
+            with suppress(StorageError):  # the next commit will say it louder
+                self._remember()
+
+        warnings.showwarning = remembered
 
     def _is_finished(self) -> bool:
         """Whether nothing is left to do; an arm whose files were damaged goes on from the generation before."""
@@ -393,9 +450,11 @@ def _is_table(teacher: Any) -> bool:
     return isinstance(teacher, Mapping | str | Path) or several
 
 
-def _read_tables(teacher: Any, splits: Mapping[str, Split], classes: int, kind: str) -> dict[str, NDArray[Any]]:
-    """Stored predictions (n, K) by split, in the order of its rows."""
-    tables = dict(teacher) if isinstance(teacher, Mapping) else _joined(teacher, splits)
+def _read_tables(
+    teacher: Any, splits: Mapping[str, Split], named: Mapping[str, Split], classes: int, kind: str
+) -> dict[str, NDArray[Any]]:
+    """Stored predictions (n, K) by split, in the order of its rows; files know the rows of `named` splits, by their ids."""
+    tables = dict(teacher) if isinstance(teacher, Mapping) else _joined(teacher, named)
     for name in ("validation", "unlabeled"):
         if name not in tables:
             raise InputError(
@@ -425,6 +484,15 @@ def _joined(teacher: Any, splits: Mapping[str, Split]) -> dict[str, NDArray[Any]
     from wdistill.readers import open_tables
 
     paths = [str(teacher)] if isinstance(teacher, str | Path) else [str(each) for each in teacher]
+    for name in ("validation", "unlabeled"):
+        if name not in splits:
+            raise InputError(
+                "predictions in a file are joined by id, and these rows have none",
+                where=name,
+                found="inputs and labels alone",
+                expected="ids, the same as in the file",
+                remedy=f"pass {name}=Data(inputs, labels, ids), or the predictions as arrays in the order of the rows",
+            )
     rows: dict[Any, NDArray[Any]] = {}
     for table in open_tables(paths, option="teacher"):
         for chunk in table.chunks(matrices=["teacher"]):

@@ -80,7 +80,7 @@ def export_student(student: nn.Module, example: Tensor, folder: Path, source: st
     return description
 
 
-def export_run(run: Path, folder: Path, arm: str | None = None) -> dict[str, Any]:
+def export_run(run: Path, folder: Path, arm: str | None = None, *, trust_code: bool = False) -> dict[str, Any]:
     """Export the student of one arm of a finished run; returns its description with the arm and the files."""
     outcome, state = read_run(run), Ledger(run).state
     arm = arm or first_of(outcome.arms)
@@ -101,12 +101,21 @@ def export_run(run: Path, folder: Path, arm: str | None = None) -> dict[str, Any
             expected="a reference network, or a function named as package.module:function",
             remedy="export it in Python: export_student(report.student, example, folder, source)",
         )
+    if not known["arguments"] and not trust_code:
+        raise ConfigError(
+            "the student is built by code that the run names",
+            where=str(run),
+            found=known["network"],
+            expected="your word that this code may run",
+            remedy="add --trust-code (trust_code=True in Python)",
+        )
     student = NETWORKS[known["network"]](**known["arguments"]) if known["arguments"] else build(known["network"])
     content = Ledger(run / "arms" / folder_of(arm)).read("parameters.safetensors")
     tensors.load_parameters(student, tensors.from_bytes(content, arm), arm)
     dtype = state["identity"]["data"]["labeled"]["dtype"]
     whole = dtype.startswith("int")
-    example = torch.zeros(1, *shape[1:], dtype=torch.int64 if whole else torch.float32)
+    noise = torch.rand(1, *shape[1:], generator=torch.Generator().manual_seed(0))
+    example = torch.zeros(1, *shape[1:], dtype=torch.int64) if whole else noise
     description = export_student(student, example, folder, None if known["arguments"] else known["network"])
     return {**description, "arm": arm, "files": [PARAMETERS, DESCRIPTION, *([PROGRAM] if description["program"] else [])]}
 

@@ -11,6 +11,7 @@ import json
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,8 @@ def hear(heard: list[str]) -> None:
         text = printable(str(message))
         if text not in heard:
             heard.append(text)
-            print(f"warning: {text}", file=sys.stderr, flush=True)
+            with suppress(OSError):  # it is in the record, whoever reads the terminal
+                print(f"warning: {text}", file=sys.stderr, flush=True)
 
     warnings.simplefilter("always")
     warnings.showwarning = show

@@ -18,6 +18,8 @@ from wdistill import checks, store
 from wdistill.errors import CheckpointError
 
 KEPT = 2  # generations
+CHECKPOINTS = "checkpoint-[0-9]*-[0-9]*.safetensors"  # the only files that may lie unlisted in a folder, besides
+UNFINISHED = ".*.[0-9]*.tmp"  # what the store was writing
 
 
 @dataclass(frozen=True)
@@ -69,9 +71,8 @@ class Ledger:
 
     def _forget(self, before: Generation) -> None:
         """Remove the manifests before the last two, and the files that only they listed."""
-        for path in sorted(self.folder.glob("generation-*.json")):
-            number = int(path.stem.partition("-")[2])
-            if number <= self.generation.number - KEPT:
+        for path in reversed(_manifests(self.folder)):
+            if _number(path) <= self.generation.number - KEPT:
                 old = _parse(path)
                 for name in old.files if old else ():
                     if name not in self.generation.files and name not in before.files:
@@ -79,23 +80,22 @@ class Ledger:
                 store.remove(path)
 
     def clean(self) -> None:
-        """Remove what a killed process left: temporary files, manifests that never counted, files that no manifest lists."""
+        """Remove what a killed process of ours left: temporary files, manifests that never counted, unlisted checkpoints."""
         numbers = {self.generation.number, self.generation.number - 1}
         known = [_parse(self.folder / _manifest(number)) for number in numbers]
         listed = {name for each in known if each for name in each.files}
-        below = [path for path in self.folder.glob("*/") if not any(path.glob("generation-*.json"))]  # no ledgers
-        for folder in (self.folder, *sorted(below)):
-            for path in sorted(folder.glob("*")):
-                begun = path.match("generation-*.json") and int(path.stem.partition("-")[2]) > self.generation.number
-                unlisted = path.match("checkpoint-*.safetensors") and path.relative_to(self.folder).as_posix() not in listed
-                if begun or unlisted or path.match(".*.tmp"):
-                    store.remove(path)
+        begun = [path for path in _manifests(self.folder) if _number(path) > self.generation.number]
+        checkpoints = [path for path in self.folder.glob(CHECKPOINTS) if path.name not in listed]
+        below = [path for path in self.folder.glob("*/") if not _manifests(path)]  # no ledgers
+        unfinished = [path for folder in (self.folder, *below) for path in folder.glob(UNFINISHED)]
+        for path in sorted([*begun, *checkpoints, *unfinished]):
+            store.remove(path)
 
 
 def newest(folder: Path) -> Generation:
     """The newest generation whose files are all whole; a warning where it is not the last that was begun."""
     damage: list[str] = []
-    paths = sorted(folder.glob("generation-*.json"), reverse=True)
+    paths = _manifests(folder)
     for path in paths:
         found = _parse(path)
         bad = (
@@ -115,8 +115,7 @@ def newest(folder: Path) -> Generation:
 
 def peek(folder: Path) -> Generation:
     """The newest generation whose manifest can be read, its files unchecked: enough to list runs."""
-    paths = sorted(folder.glob("generation-*.json"), reverse=True)
-    return next((found for found in map(_parse, paths) if found is not None), Generation())
+    return next((found for found in map(_parse, _manifests(folder)) if found is not None), Generation())
 
 
 def content_of(folder: Path, generation: Generation, name: str) -> bytes | None:
@@ -128,6 +127,16 @@ def content_of(folder: Path, generation: Generation, name: str) -> bytes | None:
 
 def _manifest(number: int) -> str:
     return f"generation-{number:06d}.json"
+
+
+def _manifests(folder: Path) -> list[Path]:
+    """The manifests in a folder, newest first."""
+    ours = [path for path in folder.glob("generation-*.json") if path.stem.partition("-")[2].isdecimal()]
+    return sorted(ours, key=_number, reverse=True)
+
+
+def _number(manifest: Path) -> int:
+    return int(manifest.stem.partition("-")[2])
 
 
 def _to_bytes(generation: Generation) -> bytes:

@@ -70,13 +70,13 @@ class Recipe:
 
     # what comes in
     kind: Literal["probabilities", "logits", "logprobs"] = setting("probabilities", "what a teacher given as a table holds")
-    classes: int | None = setting(None, "number of classes; as the labels have it unless given", least=2)
+    classes: int | None = setting(None, "number of classes; as the models have it unless given", least=2)
 
     # where and how it runs
     precision: Literal["float32", "bfloat16", "float16"] = setting("float32", "of the forward and backward pass")
     device: Literal["auto", "cpu", "cuda", "mps"] = setting("auto", "where models are trained; auto: the fastest there is")
-    seed: int = setting(0, "of split, initial parameters, batch order and augmentation", least=0, below=2**63)
-    threads: int = setting(1, "of one training on a processor", least=1)
+    seed: int = setting(0, "of initial parameters, batch order and augmentation", least=0, below=2**63)
+    threads: int = setting(1, "of one training on a processor; more pay off for large models", least=1)
     workers: int = setting(1, "trainings side by side, each in a process of its own", least=1)
     checkpoint_seconds: float = setting(30.0, "at most this much work is lost at a kill; 0: every epoch", least=0)
 

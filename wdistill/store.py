@@ -128,6 +128,19 @@ def _locked(folder: Path) -> int:
             ) from None
 
 
+def check_space(folder: Path, needed: int, what: str) -> None:
+    """Refuse to begin what the disk has no room for."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise StorageError(
+            f"not enough space for {what}",
+            where=str(folder),
+            found=f"{free:,} bytes free",
+            expected=f"about {needed:,} bytes",
+            remedy="free some space, or choose a folder on another disk",
+        )
+
+
 def digest(content: bytes | memoryview) -> str:
     return hashlib.sha256(content).hexdigest()
 

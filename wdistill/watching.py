@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from wdistill.progress import QUIET
@@ -34,17 +34,17 @@ def described(message: Mapping[str, Any]) -> str:
 @contextmanager
 def _bars() -> Iterator[Say]:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+    from rich.table import Column
 
     columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        TextColumn("{task.fields[place]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[text]}", markup=False),
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=10),
+        TextColumn("{task.fields[place]}", table_column=Column(no_wrap=True)),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[text]}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+    with Progress(*columns, console=Console(stderr=True), expand=True) as bars:
         tasks: dict[str, TaskID] = {}
         seen = 0.0
 
@@ -91,16 +91,17 @@ def _lines() -> Say:
                 begun, before = started.setdefault(name, (now - message["seconds"], message["epoch"] - 1))
                 left = (now - begun) / (message["epoch"] - before) * (message["epochs"] - message["epoch"])
                 rest = "" if final else f", {left:,.0f} s left"
-                print(
-                    f"{name}: epoch {message['epoch']}/{message['epochs']}, {described(message)}{rest}",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                _print(f"{name}: epoch {message['epoch']}/{message['epochs']}, {described(message)}{rest}")
         elif message["what"] == "weights" and (message["epoch"] == 0 or now - last >= QUIET):
             weights = f"mean {message['mean']:.3f}, {message['share']:.1%} below 1"
-            print(f"{name}: weights estimated, {weights}", file=sys.stderr, flush=True)
+            _print(f"{name}: weights estimated, {weights}")
         elif message["what"] == "labels" and (now - last >= QUIET or message["rows"] == message["total"]):
             last = now
-            print(f"labels: {message['rows']:,} of {message['total']:,} rows", file=sys.stderr, flush=True)
+            _print(f"labels: {message['rows']:,} of {message['total']:,} rows")
 
     return say
+
+
+def _print(text: str) -> None:
+    with suppress(OSError):  # a reader that has gone is no reason to stop training
+        print(text, file=sys.stderr, flush=True)

@@ -59,6 +59,7 @@ def add(commands: Any) -> None:
     export.add_argument("folder", type=Path, metavar="RUN", help="a finished run")
     export.add_argument("--output", required=True, type=Path, metavar="FOLDER", help="where the student goes")
     export.add_argument("--arm", metavar="A", help="whose student (default: the first arm that is not a control)")
+    export.add_argument("--trust-code", action="store_true", help="let the run's own package.module:function be imported")
     export.set_defaults(run=run_export)
 
 
@@ -113,5 +114,5 @@ def _teacher(given: list[str]) -> Any:
 def run_export(arguments: argparse.Namespace) -> None:
     from wdistill.exporting import export_run
 
-    where = export_run(arguments.folder, arguments.output, arguments.arm)
+    where = export_run(arguments.folder, arguments.output, arguments.arm, trust_code=arguments.trust_code)
     print(f"the student of {where['arm']} is in {arguments.output}: {', '.join(where['files'])}")

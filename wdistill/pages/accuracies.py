@@ -98,7 +98,8 @@ def _model(
     accuracies: Sequence[Mapping[str, Mapping[str, float]]],
 ) -> Row:
     used = [each.get(name, {}).get("test") for each in accuracies]
-    chosen, best = _score(_values(trainings, "chosen")), _score(_values(trainings, "best"))
+    followed = any(sum(epoch.test is not None for epoch in each.epochs) > 1 for each in trainings if each)
+    chosen, best = (_score(_values(trainings, measure)) if followed else None for measure in ("chosen", "best"))
     final, length = _score(used) or _score(_values(trainings, "final")), longest(trainings)
     return Row(name, name, length, final, chosen, best, of=length)
 

@@ -156,7 +156,8 @@ def _inputs(name: str, given: Any, folder: Path) -> tuple[Inputs, NDArray[np.int
     if isinstance(given, np.memmap) and given.filename is not None and _is_whole_file(given):
         return Mapped(Path(given.filename)), None
     if isinstance(given, Tensor):
-        return Held(_no_nan(name, given.detach())), None
+        numbers = given.float() if given.dtype == torch.bfloat16 else given  # which NumPy does not know
+        return Held(_no_nan(name, numbers.detach())), None
     if isinstance(given, np.ndarray):
         native = np.ascontiguousarray(given).astype(given.dtype.newbyteorder("="), copy=False)
         if native.dtype.kind not in "fiub":

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wdistill import store
-from wdistill.errors import InputError, StorageError
+from wdistill.errors import InputError
 
 SAMPLED = 256  # rows of a mapped file or of a stream that its fingerprint looks at
 
@@ -200,7 +200,7 @@ def materialise(dataset: Any, path: Path) -> tuple[Mapped, NDArray[np.int64] | N
     size = len(dataset)
     first, label = read_item(dataset, 0)
     header = _npy_header((size, *first.shape), first.dtype)
-    _check_space(path, len(header) + size * first.nbytes)
+    store.check_space(path.parent, len(header) + size * first.nbytes, "the inputs")
     labels = np.empty(size, np.int64)
     with store.writing(path) as file:
         file.write(header)
@@ -225,7 +225,7 @@ def spill(inputs: Held, path: Path) -> Mapped:
     """Rows in memory written to an .npy file, for other processes to map."""
     array = np.ascontiguousarray(inputs.values.detach().cpu().numpy())
     header = _npy_header(array.shape, array.dtype)
-    _check_space(path, len(header) + array.nbytes)
+    store.check_space(path.parent, len(header) + array.nbytes, "the inputs")
     with store.writing(path) as file:
         file.write(header)
         file.write(array.data)
@@ -252,20 +252,6 @@ def _npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
     description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(buffer, description)
     return buffer.getvalue()
-
-
-def _check_space(path: Path, needed: int) -> None:
-    import shutil
-
-    free = shutil.disk_usage(path.parent).free
-    if needed > free:
-        raise StorageError(
-            "not enough space for the inputs",
-            where=str(path),
-            found=f"{free:,} bytes free",
-            expected=f"{needed:,} bytes",
-            remedy="free some space, choose another folder, or read them through a DataLoader: Streamed(dataset)",
-        )
 
 
 def _changed_length(then: int, now: int) -> InputError:

@@ -33,7 +33,10 @@ def predict(
     try:
         with torch.inference_mode():
             for batch in inputs.batches(orders):
-                logits = forward(model, batch, device, precision)
+                try:
+                    logits = forward(model, batch, device, precision)
+                except Exception as error:
+                    raise failed(error, f"the model {type(model).__name__}", batch) from error
                 found.append(logits.float().cpu().numpy())
                 between(len(batch))
     finally:
@@ -128,5 +131,7 @@ def failed(error: Exception, who: str, batch: Tensor) -> ConfigError | Unfinishe
         where=f"a batch of shape {tuple(batch.shape)}, {batch.dtype}".replace("torch.", ""),
         found=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
         expected="a module that takes such a batch",
-        remedy="check the shape of the inputs against the module's first layer",
+        remedy="call .float() on the module: half precision is a setting of the recipe"
+        if "same dtype" in str(error)
+        else "check the shape of the inputs against the module's first layer",
     )

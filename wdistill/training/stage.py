@@ -157,9 +157,8 @@ class _Run:
         for rows, batch in zip(plan[self.at.step :], examples.inputs.batches(plan[self.at.step :]), strict=True):
             place = key(recipe.seed, self.stage.order, epoch, self.at.step)
             begin(place, self.device)
-            rate = recipe.rate * SCHEDULES[recipe.schedule](epoch + self.at.step / len(plan), self.stage.epochs)
             for group in self.optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = self._rate(self.at.step, len(plan))
             loss = self._loss(rows.to(self.device), batch, place)
             pending.append((loss.detach(), len(rows)))
             if len(pending) >= looking:
@@ -177,6 +176,9 @@ class _Run:
         self._settle(pending, order[-1:])
         self.at.spent += time.perf_counter() - started
         self.at.seconds["train"] += self.at.spent
+
+    def _rate(self, step: int, steps: int) -> float:
+        return self.recipe.rate * SCHEDULES[self.recipe.schedule](self.at.epoch + step / steps, self.stage.epochs)
 
     def _loss(self, rows: Tensor, batch: Tensor, place: int) -> Tensor:
         """The weighted mean over a batch, of its augmented inputs."""
@@ -250,7 +252,7 @@ class _Run:
                 found[name] = accuracy(logits, split.labels)
         self.at.seconds["evaluate"] += time.perf_counter() - started
         n = len(self.stage.examples)
-        rate = self.optimizer.param_groups[0]["lr"]
+        rate = self._rate(self.at.step - 1, self.at.step)  # of the last step, which may have been another process's
         best = max((each.validation for each in self.at.epochs if each.validation is not None), default=-1.0)
         epoch = Epoch(
             self.at.epoch + 1,
@@ -268,6 +270,7 @@ class _Run:
 
     def _between(self, rows: int) -> None:
         if self.watch.stopping():
+            self._commit()  # all steps of the epoch are done: going on begins with its accuracies
             raise StoppedError("stopped while measuring accuracies")
 
     def _say(self, steps: int) -> None:
@@ -293,7 +296,7 @@ class _Run:
         started = time.perf_counter()
         name = f"checkpoint-{self.at.epoch:05d}-{self.at.step:07d}.safetensors"
         current = tensors.parameters(self.model)
-        tensors.check_finite(current, self.stage.name)
+        tensors.check_finite(dict(self.model.named_parameters()), self.stage.name)  # a buffer may hold a mask of infinities
         content = tensors.to_bytes(
             tensors.prefixed("model/", current)
             | tensors.prefixed("chosen/", self.chosen)
@@ -309,7 +312,7 @@ class _Run:
 
     def _finish(self) -> None:
         final = tensors.parameters(self.model)
-        tensors.check_finite(final, self.stage.name)
+        tensors.check_finite(dict(self.model.named_parameters()), self.stage.name)
         files = {"parameters.safetensors": tensors.to_bytes(final)}
         if self.stage.trajectory:
             files["chosen.safetensors"] = tensors.to_bytes(self.chosen)
@@ -343,7 +346,7 @@ class _Run:
 
 
 def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    trained = [each for each in model.parameters() if each.requires_grad]
+    trained = [{"params": [each for each in model.parameters() if each.requires_grad]}]  # a group may be empty
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(trained, recipe.rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
     return torch.optim.Adam(trained, recipe.rate, weight_decay=recipe.weight_decay)

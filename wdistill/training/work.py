@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from wdistill.arms import AnyRule, folder_of
 from wdistill.ledger import Ledger
 from wdistill.recipe import Recipe
+from wdistill.threads import blocks
 from wdistill.training import tensors
 from wdistill.training.data import Split, on_device
 from wdistill.training.inputs import Picked, union
@@ -22,6 +23,8 @@ from wdistill.training.labels import read_labels
 from wdistill.training.randomness import key, permutation
 from wdistill.training.stage import Examples, Stage, Watch, run_stage
 from wdistill.training.weighing import Weigher
+
+BLOCK = 1 << 12  # rows whose soft targets are computed at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,9 +114,15 @@ def targets_of(known: list[Tensor], teacher: NDArray[np.float32], recipe: Recipe
     """What the student shall match: the truth on labeled and gold rows, the teacher on the unlabeled ones between them."""
     if recipe.targets == "hard":
         return torch.cat([known[0], torch.from_numpy(teacher.argmax(axis=1)), *known[1:]])
-    soft = torch.softmax(torch.from_numpy(teacher).double() / recipe.temperature, dim=1).float()
-    exact = [torch.nn.functional.one_hot(labels, classes).float() for labels in known]
-    return torch.cat([exact[0], soft, *exact[1:]])
+    soft = torch.empty(len(known[0]) + len(teacher) + sum(map(len, known[1:])), classes)
+    first = len(known[0])
+    for part in blocks(len(teacher), BLOCK):  # float64 inside, and never all of it at once
+        logits = torch.from_numpy(teacher[part]).double() / recipe.temperature
+        soft[first + part.start : first + part.stop] = torch.softmax(logits, dim=1)
+    soft[:first] = torch.nn.functional.one_hot(known[0], classes)
+    for labels in known[1:]:
+        soft[first + len(teacher) :] = torch.nn.functional.one_hot(labels, classes)
+    return soft
 
 
 def rows_that_weigh(m: int, recipe: Recipe) -> NDArray[np.int64]:

@@ -46,7 +46,7 @@ def crew(workers: int, stop: Stop, say: Say) -> Iterator[Callable[[Sequence[Work
 
 
 def _side_by_side(pool: ProcessPoolExecutor, works: Sequence[Work], stop: Stop) -> None:
-    pending = {pool.submit(_do, _packed(work)) for work in works}
+    pending = {pool.submit(_do, packed(work, work.name)) for work in works}
     try:
         while pending:
             done, pending = wait(pending, timeout=0.1, return_when=FIRST_EXCEPTION)
@@ -82,10 +82,8 @@ def _listening(heard: Any, messages: Any, say: Say) -> Iterator[None]:
         with suppress(EOFError):
             while True:
                 message = heard.recv()
-                if message["what"] == "warning":
-                    checks.warn(message["text"])
-                else:
-                    say(message)
+                with suppress(Exception):  # whatever becomes of a message, the pipe must be read, or its writers wait
+                    checks.warn(message["text"]) if message["what"] == "warning" else say(message)
 
     thread = threading.Thread(target=listen, name="wdistill-listener", daemon=True)
     thread.start()
@@ -96,13 +94,14 @@ def _listening(heard: Any, messages: Any, say: Say) -> Iterator[None]:
         thread.join()
 
 
-def _packed(work: Work) -> bytes:
+def packed(thing: Any, name: str) -> bytes:
+    """What goes to a worker, as bytes."""
     try:
-        return pickle.dumps(work)
+        return pickle.dumps(thing)
     except Exception as error:
         raise ConfigError(
             "this cannot be sent to another process",
-            where=f"workers: {work.name}",
+            where=f"workers: {name}",
             found=f"{type(error).__name__}: {error}",
             expected="modules, rules and Datasets that are defined at the top of an importable module",
             remedy="define them there, or use workers=1",

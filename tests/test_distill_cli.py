@@ -1,0 +1,251 @@
+"""`wdistill distill` and the commands that look at its runs, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import wdistill
+from tests.distilling import splits, table, undrawn, unlike
+from tests.tables import write
+from wdistill import cli, load_student, read_run
+from wdistill.training.tensors import from_bytes
+
+NAMES = ("labeled", "validation", "unlabeled", "test")
+RECIPE = """
+teacher_epochs = 1
+student_epochs = 1
+epochs = 5
+batch_size = 16
+rule = ["debiased", "unweighted"]
+device = "cpu"
+"""
+MODELS = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(6, width), torch.nn.Tanh(), torch.nn.Linear(width, 3))
+
+    def forward(self, inputs):
+        return self.layers(inputs)
+
+def small():
+    return Net(4)
+
+def pair():
+    class Pair(Net):
+        def forward(self, inputs):
+            return super().forward(inputs), None
+    return Pair(4)
+"""
+TEACHER, STUDENT = "mlp:inputs=6,classes=3,hidden=8", "mlp:inputs=6,classes=3,hidden=4"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_page() -> Iterator[None]:
+    with undrawn():
+        yield
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with everything: data in three forms, a recipe, a module of the user's."""
+    folder = tmp_path_factory.mktemp("here")
+    for name, (inputs, labels) in splits().items():
+        columns = {"inputs": inputs.numpy(), "label": labels.numpy()}
+        ids = np.array([f"{name}-{row}" for row in range(len(labels))])
+        write(folder / f"{name}.npz", columns)
+        write(folder / f"{name}.parquet", {"id": ids, **columns})
+        (folder / name).mkdir()
+        for column, values in columns.items():
+            np.save(folder / name / f"{column}.npy", values)
+        write(folder / f"teacher-{name}.parquet", {"id": ids[::-1], "teacher": table()[name][::-1].astype(np.float32)})
+    (folder / "recipe.toml").write_text(RECIPE)
+    (folder / "their_models.py").write_text(MODELS)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def in_that_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(here)
+
+
+def words(run: object, *more: object, form: str = "{}.npz", teacher: str = TEACHER, student: str = STUDENT) -> list[str]:
+    files = [word for name in NAMES for word in (f"--{name}", form.format(name))]
+    given = ["distill", "--teacher", teacher, "--student", student, *files, "--run", run, "--recipe", "recipe.toml", *more]
+    return [str(word) for word in given]
+
+
+@pytest.fixture(scope="module")
+def finished(here: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "one"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        assert cli.main(words(folder, "--epochs", 2, "--refresh", 1)) == 0
+    return folder
+
+
+def fails(capsys: pytest.CaptureFixture[str], *given: object, code: int = 2) -> str:
+    capsys.readouterr()
+    try:
+        found = cli.main([str(word) for word in given])
+    except SystemExit as leaving:
+        found = leaving.code
+    said = capsys.readouterr().err
+    assert found == code and "error: " in said and "Traceback" not in said and "defect" not in said, said
+    return said
+
+
+def test_flags_win_over_the_file_and_both_are_in_the_run(finished: Path) -> None:
+    recipe = read_run(finished).recipe
+    assert (recipe["epochs"], recipe["refresh"], recipe["batch_size"]) == (2, 1, 16)
+    assert recipe["rule"] == ["debiased", "unweighted"]
+
+
+@pytest.mark.parametrize("form", ["{}", "{}.parquet"])
+def test_every_form_of_data_comes_to_the_same(finished: Path, tmp_path: Path, form: str) -> None:
+    assert cli.main(words(tmp_path / "run", "--epochs", 2, "--refresh", 1, form=form)) == 0
+    parts = [name for name in unlike(tmp_path / "run", finished) if not name.endswith((" state", ".parquet"))]
+    assert parts == []  # ids are other ones
+
+
+def test_a_finished_run_says_so(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words(finished, "--epochs", 2, "--refresh", 1)) == 0
+    out = capsys.readouterr().out
+    assert "was finished before: nothing has changed" in out and "debiased" in out
+
+
+def test_a_changed_command_is_refused(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = fails(capsys, *words(finished, "--epochs", 3, "--refresh", 1))
+    assert "epochs: 2 → 3" in said and "name another folder" in said
+
+
+def test_predictions_of_a_teacher_in_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [word for name in NAMES[1:] for word in ("--teacher", f"teacher-{name}.parquet")]
+    given = words(tmp_path / "run", *files, form="{}.parquet", teacher="teacher-labeled.parquet")
+    assert cli.main(given) == 0
+    outcome = read_run(tmp_path / "run")
+    assert outcome.teacher is None and outcome.accuracies["teacher"].keys() == set(NAMES)
+    assert "joined by id" in fails(capsys, *words(tmp_path / "other", *files, teacher="teacher-labeled.parquet"))
+    lacking = words(tmp_path / "third", form="{}.parquet", teacher="teacher-labeled.parquet")
+    assert "30 of 30 validation ids are not in it" in fails(capsys, *lacking)
+
+
+def test_a_students_own_code_from_the_current_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words(tmp_path / "run", student="their_models:small")) == 0
+    export = ["export", str(tmp_path / "run"), "--output", str(tmp_path / "student"), "--arm", "unweighted"]
+    assert "--trust-code" in fails(capsys, *export) and not (tmp_path / "student").exists()
+    assert cli.main([*export, "--trust-code"]) == 0
+    assert "the student of unweighted" in capsys.readouterr().out
+    with pytest.raises(wdistill.ConfigError, match="trust_code"):
+        load_student(tmp_path / "student")
+    assert_predicts_as(tmp_path / "run", "unweighted", load_student(tmp_path / "student", trust_code=True))
+
+
+def assert_predicts_as(run: Path, arm: str, student: torch.nn.Module) -> None:
+    stored = from_bytes((run / "arms" / arm / "parameters.safetensors").read_bytes(), arm)
+    assert all(torch.equal(value, stored[name]) for name, value in student.state_dict().items())
+
+
+def test_export_and_load(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["export", str(finished), "--output", str(tmp_path / "student")]) == 0
+    assert "the student of debiased" in capsys.readouterr().out
+    student = load_student(tmp_path / "student")
+    assert_predicts_as(finished, "debiased", student)
+    inputs = splits()["test"][0]
+    with torch.no_grad():
+        accuracy = float((student(inputs).argmax(1) == splits()["test"][1]).float().mean())
+    assert accuracy == pytest.approx(read_run(finished).arms["debiased"].final)
+    program = torch.export.load(tmp_path / "student" / "student.pt2").module()
+    torch.testing.assert_close(program(inputs), student(inputs), rtol=1e-5, atol=1e-6)
+    assert "fidelity" in fails(capsys, "export", finished, "--output", tmp_path / "other", "--arm", "fidelity")
+    assert not (tmp_path / "other").exists()
+
+
+def test_runs_show_and_report(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["runs", str(finished.parent)]) == 0
+    listed = capsys.readouterr().out
+    assert "finished" in listed and "2 of 2" in listed and "debiased" in listed
+    assert cli.main(["show", str(finished)]) == 0
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("teacher", "pretrained student", "debiased", "unweighted"))
+    assert cli.main(["report", str(finished), "--output", str(tmp_path / "page.html")]) == 0
+    assert "one" in (tmp_path / "page.html").read_text() and "page.html" in capsys.readouterr().out
+    for command in (["runs", tmp_path / "none"], ["show", tmp_path], ["report", tmp_path]):
+        assert "no run" in fails(capsys, *command)
+    assert "not a run" in fails(capsys, "export", tmp_path, "--output", tmp_path / "out")
+
+
+def test_the_files_of_a_run_are_what_they_say(finished: Path) -> None:
+    lines = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    assert len(lines) == 6
+    weights = pq.read_table(finished / "arms" / "debiased" / "weights" / "00001.parquet")
+    assert weights.column_names == ["id", "weight", "error", "distortion"] and weights.num_rows == 60
+    labels = pq.read_table(finished / "labels" / "unlabeled-000000.parquet")
+    assert labels.column_names == ["id", "teacher"]
+
+
+Bad = Callable[[Path], list[Any]]
+BAD: dict[str, tuple[Bad, str]] = {
+    "an unknown flag": (lambda run: words(run, "--epoch", 3), "did you mean --epochs?"),
+    "a flag out of range": (lambda run: words(run, "--epochs", 0), "at least 1"),
+    "no number": (lambda run: words(run, "--rate", "fast"), "--rate"),
+    "an unknown rule": (lambda run: words(run, "--rule", "debiassed"), "did you mean debiased?"),
+    "settings at odds": (lambda run: words(run, "--threshold", 0.5), "threshold"),
+    "no such recipe": (lambda run: words(run, "--recipe", "none.toml"), "none.toml"),
+    "no such data": (lambda run: words(run, form="none-{}.npz"), "none-labeled.npz"),
+    "data of another kind": (lambda run: words(run, form="recipe.toml"), "recipe.toml"),
+    "no such network": (lambda run: words(run, student="mpl:inputs=6,classes=3"), "did you mean mlp?"),
+    "no such module": (lambda run: words(run, student="no_models:small"), "no_models"),
+    "no such function": (lambda run: words(run, student="their_models:smal"), "did you mean small?"),
+    "a file for a module": (lambda run: words(run, student="their_models.py:small"), "their_models:small"),
+    "a pair of outputs": (lambda run: words(run, student="their_models:pair"), "logits"),
+    "inputs of another size": (lambda run: words(run, student="mlp:inputs=7,classes=3"), "cannot read its input"),
+    "classes of another number": (lambda run: words(run, student="mlp:inputs=6,classes=4"), "4"),
+    "two teachers": (lambda run: words(run, "--teacher", TEACHER), "one teacher at a time"),
+    "a leak": (lambda run: words(run, "--validation", "labeled.npz"), "validation rows are among the labeled rows"),
+    "no run": (lambda run: words(run)[:-4], "--run"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_errors_say_where_and_what_to_do(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make, wanted = BAD[case]
+    said = fails(capsys, *make(tmp_path / "run"))
+    assert wanted in said and "to do: " in said
+    assert not list((tmp_path / "run").glob("*/")) if (tmp_path / "run").exists() else True
+
+
+def test_an_unknown_key_of_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r.toml").write_text("epoch = 3")
+    said = fails(capsys, *words(tmp_path / "run", "--recipe", tmp_path / "r.toml"))
+    assert "did you mean epochs?" in said and "r.toml" in said and not (tmp_path / "run").exists()
+
+
+def test_a_place_that_cannot_be_written_is_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert "cannot write" in fails(capsys, *words(tmp_path / "file" / "run"), code=3)
+
+
+def test_a_rate_that_is_too_large_is_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = fails(capsys, *words(tmp_path / "run", "--optimizer", "sgd", "--rate", "1e30"), code=4)
+    assert "not finite" in said and "smaller rate" in said
+
+
+def test_help_needs_no_torch() -> None:
+    code = "import sys; from wdistill.cli import main\ntry: main(['distill', '--help'])\nexcept SystemExit: pass\n"
+    code += "print(sorted({'torch', 'numba', 'matplotlib'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout[-200:] + done.stderr
+    assert "--validation-in-training" in done.stdout and "exit codes" in done.stdout
