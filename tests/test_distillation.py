@@ -363,9 +363,6 @@ def test_datasets_that_cannot_be_trusted() -> None:
         go(unlabeled=Ragged(inputs))
 
 
-@pytest.mark.xfail(
-    reason="inputs.py: items that are neither numbers nor pairs, and rows of two kinds, raise errors of numpy's"
-)
 @pytest.mark.parametrize("item", [lambda inputs: {"image": inputs}, lambda inputs: (inputs, "cat"), lambda inputs: "text"])
 def test_items_of_another_kind_are_refused(item: Any) -> None:
     class Other(Items):
@@ -376,7 +373,6 @@ def test_items_of_another_kind_are_refused(item: Any) -> None:
         go(unlabeled=Other(splits()["unlabeled"][0]))
 
 
-@pytest.mark.xfail(reason="inputs.py: a union of rows of different kinds is an error of torch's")
 def test_splits_of_different_kinds_are_refused(tmp_path: Path) -> None:
     inputs, labels = splits()["unlabeled"]
     with pytest.raises(InputError, match="different kinds"):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wdistill import store
-from wdistill.errors import InputError
+from wdistill.errors import InputError, UnfinishedError
 
 SAMPLED = 256  # rows of a mapped file or of a stream that its fingerprint looks at
 
@@ -102,7 +102,18 @@ class Streamed:
             multiprocessing_context=context,
             generator=torch.Generator(),  # of its own: the global one is not touched
         )
-        yield from loader
+        try:
+            yield from loader
+        except RuntimeError as error:
+            if "DataLoader worker" not in str(error):
+                raise
+            raise UnfinishedError(
+                "a process that loads ahead died",
+                where=f"Streamed({type(self.dataset).__name__}, workers={self.workers})",
+                found=str(error).splitlines()[0],
+                expected="processes that live until their work is done",
+                remedy="run again to go on; with fewer workers if memory was short",
+            ) from error
         if len(self.dataset) != size:
             raise _changed_length(size, len(self.dataset))
 
@@ -154,6 +165,8 @@ class Union:
             ]
             batch = found[0][1].new_empty((len(rows), *found[0][1].shape[1:]))
             for at, values in found:
+                if (values.dtype, values.shape[1:]) != (batch.dtype, batch.shape[1:]):
+                    raise _different_kinds({(each.dtype, each.shape[1:]) for each in (batch, values)})
                 batch[at.to(batch.device)] = values.to(batch.device)
             yield batch
 
@@ -168,13 +181,7 @@ def union(parts: Sequence[Inputs]) -> Inputs:
         return Union(parts)
     kinds = {(values.dtype, values.shape[1:]) for values in held}
     if len(kinds) > 1:
-        raise InputError(
-            "the splits have rows of different kinds",
-            where="inputs",
-            found=" and ".join(f"{tuple(shape)} of {dtype}" for dtype, shape in kinds),
-            expected="rows of one shape and type in all splits",
-            remedy="prepare labeled, validation and unlabeled inputs in the same way",
-        )
+        raise _different_kinds(kinds)
     return Held(torch.cat(held))
 
 
@@ -191,8 +198,34 @@ def read_item(dataset: Any, row: int) -> tuple[NDArray[Any], int | None]:
             remedy="mend or leave out that item",
         ) from error
     pair = (*item, None)[:2] if isinstance(item, tuple | list) and len(item) in (1, 2) else (item, None)
-    value = pair[0].numpy() if isinstance(pair[0], Tensor) else np.asarray(pair[0])
-    return value, None if pair[1] is None else int(pair[1])
+    try:
+        value = pair[0].detach().cpu().numpy() if isinstance(pair[0], Tensor) else np.asarray(pair[0])
+        label = None if pair[1] is None else int(pair[1])
+    except (TypeError, ValueError) as error:
+        raise _not_an_item(dataset, row, str(error)) from error
+    if value.dtype.kind not in "fiub":
+        raise _not_an_item(dataset, row, f"a {type(pair[0]).__name__}")
+    return value, label
+
+
+def _not_an_item(dataset: Any, row: int, found: str) -> InputError:
+    return InputError(
+        "an item of another kind",
+        where=f"{type(dataset).__name__}, item {row}",
+        found=found,
+        expected="a tensor or array of numbers, or a pair of it and a class number",
+        remedy="wrap the Dataset in one whose items are such pairs",
+    )
+
+
+def _different_kinds(kinds: Iterable[tuple[torch.dtype, torch.Size]]) -> InputError:
+    return InputError(
+        "the splits have rows of different kinds",
+        where="inputs",
+        found=" and ".join(f"{tuple(shape)} of {dtype}" for dtype, shape in kinds),
+        expected="rows of one shape and type in all splits",
+        remedy="prepare labeled, validation and unlabeled inputs in the same way",
+    )
 
 
 def materialise(dataset: Any, path: Path) -> tuple[Mapped, NDArray[np.int64] | None]:

@@ -98,7 +98,7 @@ class Position:
     loss: float = 0.0  # sum over the examples of those steps
     spent: float = 0.0  # seconds of training in the unfinished epoch
     skipped: int = 0  # optimizer steps that float16 scaling left out
-    scale: float | None = None  # of float16 gradients
+    scale: dict[str, Any] | None = None  # of float16 gradients: the scaler's state
     epochs: list[Epoch] = field(default_factory=list)
     refreshes: list[Refresh] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(KINDS, 0.0))
@@ -140,6 +140,7 @@ class _Run:
                 self._estimate()
             self._epoch()
             self._measure()
+            self.at.seconds["train"] += self.at.spent
             self.at.epoch, self.at.step, self.at.loss, self.at.spent = self.at.epoch + 1, 0, 0.0, 0.0
             if self.at.epoch < self.stage.epochs:
                 self._pause()
@@ -175,7 +176,6 @@ class _Run:
                 self._say(len(plan))
         self._settle(pending, order[-1:])
         self.at.spent += time.perf_counter() - started
-        self.at.seconds["train"] += self.at.spent
 
     def _rate(self, step: int, steps: int) -> float:
         return self.recipe.rate * SCHEDULES[self.recipe.schedule](self.at.epoch + step / steps, self.stage.epochs)
@@ -232,7 +232,12 @@ class _Run:
 
     def _estimate(self) -> None:
         assert self.stage.estimate is not None
-        found = self.stage.estimate(self.model, self.at.epoch)
+        try:
+            found = self.stage.estimate(self.model, self.at.epoch)
+        except StoppedError:
+            if self.at.epoch:
+                self._commit()
+            raise
         self.weights = found.weights.to(self.device)
         self.at.seconds["forward"] += found.refresh.forward_seconds
         self.at.seconds["estimate"] += found.refresh.estimate_seconds
@@ -287,9 +292,10 @@ class _Run:
 
     def _pause(self) -> None:
         """Between steps or epochs: save if it is time to, and leave if asked to."""
-        if self._is_due() or (self.recipe.checkpoint_seconds == 0 and self.at.step == 0):
+        stopping = self.watch.stopping()
+        if stopping or self._is_due() or (self.recipe.checkpoint_seconds == 0 and self.at.step == 0):
             self._commit()
-        if self.watch.stopping():
+        if stopping:
             raise StoppedError(f"stopped in {self.stage.name} after {self.at.epoch} epochs and {self.at.step} steps")
 
     def _commit(self) -> None:
@@ -302,7 +308,6 @@ class _Run:
             | tensors.prefixed("chosen/", self.chosen)
             | tensors.prefixed("optimizer/", tensors.optimizer_state(self.optimizer))
         )
-        self.at.scale = self.scaler.get_scale() if self.scaler.is_enabled() else None
         self.at.seconds["store"] += time.perf_counter() - started
         started = time.perf_counter()
         self._write({name: content}, {"checkpoint": name})
@@ -325,6 +330,7 @@ class _Run:
         kept = {"00000", *(Path(name).stem for name in last)}
         old = [name for name in self.ledger.generation.files if name.startswith("weights/") and Path(name).stem not in kept]
         drop = [*old, *([self.checkpoint] if self.checkpoint and self.checkpoint not in files else [])]
+        self.at.scale = self.scaler.state_dict() or None
         self.ledger.commit({**asdict(self.at), **more}, {**self.files, **files}, drop)
         self.files = {}
 
@@ -337,7 +343,7 @@ class _Run:
         self.chosen = tensors.under("chosen/", found)
         tensors.load_optimizer(self.optimizer, tensors.under("optimizer/", found))
         if self.at.scale is not None:
-            self.scaler.load_state_dict({**self.scaler.state_dict(), "scale": self.at.scale})
+            self.scaler.load_state_dict(self.at.scale)
         if self.at.refreshes and self.stage.restore:
             self.weights = self.stage.restore(self.ledger, self.at.refreshes[-1]).to(self.device)
 
