@@ -187,27 +187,33 @@ def data_of(n: int) -> dict[str, tuple[Tensor, Tensor]]:
     return {name: (inputs[rows], labels[rows]) for name, rows in zip(sizes, parts, strict=True)}
 
 
-def a_run(folder: str, n: int, epochs: int, workers: int) -> float:
-    """Seconds of the second stage: teacher, student and labels are there already when the clock starts."""
+def a_run(folder: str, n: int, epochs: int, workers: int) -> tuple[float, float]:
+    """Seconds of a whole run, and of its arms alone: from the last label to the last arm, by the times of their files."""
     rules = [unweighted, debiased, shuffled(), fidelity]
     recipe = Recipe(teacher_epochs=1, student_epochs=1, epochs=epochs, device="cpu", workers=workers)
     start = time.perf_counter()
     distill(MLP(64, 10, (256, 256)), MLP(64, 10, (256, 256)), **data_of(n), rule=rules, recipe=recipe, run=folder)
-    return time.perf_counter() - start
+    whole = time.perf_counter() - start
+    labels, arms = (
+        max(path.stat().st_mtime for path in Path(folder).glob(names))
+        for names in ("labels/generation-*.json", "arms/*/generation-*.json")
+    )
+    return whole, arms - labels
 
 
 def side_by_side(shrink: int) -> None:
     n, epochs = 20_000, 24 // min(shrink, 8)
     say("8: a run of four arms, one after the other and two at a time")
     with tempfile.TemporaryDirectory() as folder:
-        found = {
-            workers: [a_run(f"{folder}/{workers}-{turn}", n, epochs, workers) for turn in range(2)] for workers in (1, 2)
-        }
-    one, two = (min(found[workers]) for workers in (1, 2))
-    keep(8, arms=4, seconds=two, peer_seconds=one, ratio=one / two)
-    head = ("one after the other s", "two at a time s", "ratio", "wanted", "")
-    rows = [(f"{one:.1f}", f"{two:.1f}", f"{one / two:.2f}×", "≥ 1.7", verdict(one / two >= 1.7))]
-    table("8  A whole run with four arms of an MLP, start of the processes included", head, rows)
+        turns = [[a_run(f"{folder}/{workers}-{turn}", n, epochs, workers) for workers in (1, 2)] for turn in range(2)]
+    rows = []
+    for part, what in enumerate(("the whole run, with the start of the processes and the page", "its arms")):
+        one, two = (statistics.median(turn[column][part] for turn in turns) for column in (0, 1))
+        keep(8, case=what, arms=4, seconds=two, peer_seconds=one, ratio=one / two)
+        wanted = ("≥ 1.7", verdict(one / two >= 1.7)) if part else ("", "")
+        rows.append((what, f"{one:.1f}", f"{two:.1f}", f"{one / two:.2f}×", *wanted))
+    head = ("what", "one after the other s", "two at a time s", "ratio", "wanted", "")
+    table("8  Four arms of an MLP, one after the other and two at a time", head, rows)
 
 
 # ---------------------------------------------------------------- 9: safety
@@ -233,7 +239,7 @@ def safety(shrink: int) -> None:
     store.write_bytes, store.digest = timed(plain[0]), timed(plain[1])
     try:
         with tempfile.TemporaryDirectory() as folder:
-            whole = a_run(f"{folder}/run", 20_000, 24 // min(shrink, 8), 1)
+            whole, _ = a_run(f"{folder}/run", 20_000, 24 // min(shrink, 8), 1)
     finally:
         store.write_bytes, store.digest = plain
     keep(9, seconds=spent, run_seconds=whole, share=spent / whole)

@@ -479,7 +479,7 @@ def test_a_finished_run_of_datasets_leaves_no_copy_of_them(tmp_path: Path) -> No
     go(**data, run=tmp_path / "run")
     before = contents(tmp_path / "run")
     go(**data, run=tmp_path / "run")
-    assert contents(tmp_path / "run") == before and not (tmp_path / "run" / "data").exists()
+    assert contents(tmp_path / "run") == before and not (tmp_path / "run" / ".inputs").exists()
 
 
 def test_a_page_that_is_missing_is_drawn_again(tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ def explain(rule: AnyRule, evidence: Evidence) -> tuple[Weighed, Fitted | None]:
     n = len(evidence.teacher)
     if isinstance(rule, Shuffled):
         inner, _ = explain(rule.rule, evidence)
-        return replace(inner, weights=np.random.default_rng(rule.seed).permutation(inner.weights), factors={}), None
+        dealt = np.random.default_rng(rule.seed).permutation(inner.weights)
+        return replace(inner, weights=dealt, error=None, distortion=None, factors={}), None
     return Weighed(_checked(rule(evidence), n, name_of(rule))), None
 
 

@@ -11,6 +11,7 @@ teacher and pretrained student of one split (seed 1000) that is not among the tr
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
@@ -80,12 +81,12 @@ def run_trial(folder: Path, seed: int) -> None:
     natural, injected = (folder / name / f"trial-{seed}" for name in SETTINGS)
     recipe = Recipe(**{**RECIPE.__dict__, "seed": seed})
     models = {"teacher": lambda: CNN(1, 10, 16), "student": lambda: MLP(64, 10, (16,))}
-    with Path(os.devnull).open("w") as nowhere, redirect_stderr(nowhere):  # trials would talk over each other
+    with redirect_stderr(io.StringIO()):  # trials would talk over each other
         distill(models["teacher"], models["student"], **parts, rule=list(ARMS), recipe=recipe, run=natural)
     logits = {name: found for name in parts if (found := read_labels(natural / "labels", name)) is not None}
     table = {name: inject(values, seed) for name, values in logits.items() if name != "labeled"}
     answers = Recipe(**{**recipe.__dict__, "kind": "logits"})
-    with Path(os.devnull).open("w") as nowhere, redirect_stderr(nowhere):
+    with redirect_stderr(io.StringIO()):
         distill(table, models["student"], **parts, rule=list(ARMS), recipe=answers, run=injected)
 
 
@@ -118,8 +119,8 @@ def reason(outcomes: list[Outcome]) -> str:
     return (
         f"Why: the teacher labels {100 * faults:.1f} % of the unlabeled rows wrongly. The oracle gives those rows weight 0 "
         f"and the others 1, and gains {100 * gains['oracle']:+.2f} points over unweighted. The debiased weights are "
-        f"{wrong:.2f} on those rows and {right:.2f} on the others on average: they take away {1 - wrong:.0%} of what is wrong "
-        f"and {1 - right:.0%} of what is right, and gain {100 * gains['debiased']:+.2f} points."
+        f"{wrong:.2f} on those rows and {right:.2f} on the others on average: they take away {1 - wrong:.0%} of what is "
+        f"wrong and {1 - right:.0%} of what is right, and gain {100 * gains['debiased']:+.2f} points."
     )
 
 

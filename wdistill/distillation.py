@@ -41,6 +41,7 @@ from wdistill.training.work import Work, rows_that_weigh, threads
 from wdistill.training.workers import crew, packed
 from wdistill.watching import display
 
+INPUTS = ".inputs"  # of Datasets, and of arrays for other processes, while a run goes on
 Model = nn.Module | Callable[[], nn.Module]
 Table = Mapping[str, Any] | str | Path | Sequence[str | Path]
 
@@ -154,11 +155,12 @@ class _Distillation:
     # before training ------------------------------------------------------------------------------------------------
 
     def _splits(self, given: Mapping[str, Any]) -> dict[str, Split]:
-        needed, folder = ("labeled", "validation", "test"), self.folder / "data"
+        needed, folder = ("labeled", "validation", "test"), self.folder / INPUTS
         spilled = self.recipe.workers > 1
         splits = {
             name: split_of(name, each, labels=name in needed, folder=folder, spilled=spilled) for name, each in given.items()
         }
+        _check_kinds(splits)
         by_id = has_ids(given["labeled"]) and has_ids(given["validation"])
         check_leak(splits["labeled"], splits["validation"], by_id=by_id)
         shared = overlap(splits["validation"], splits["unlabeled"])
@@ -171,7 +173,16 @@ class _Distillation:
     def _made(self, given: Model, name: str) -> nn.Module:
         """A module of our own: made from the seed, or a copy of the caller's."""
         begin(key(self.recipe.seed, "initial", name), torch.device("cpu"))
-        made = copy.deepcopy(given) if isinstance(given, nn.Module) else given() if callable(given) else given
+        try:
+            made = copy.deepcopy(given) if isinstance(given, nn.Module) else given() if callable(given) else given
+        except TypeError as error:
+            raise ConfigError(
+                f"the {name} cannot be made",
+                where=name,
+                found=f"{type(error).__name__}: {error}",
+                expected="a module, or a function without arguments that returns one",
+                remedy=f"pass {name}=lambda: MyModule(…)",
+            ) from error
         if not isinstance(made, nn.Module):
             raise ConfigError(
                 f"not a {name}",
@@ -400,8 +411,8 @@ class _Distillation:
         if not (self.folder / "report.html").exists():
             title = f"wdistill: {self.folder.name}"
             store.write_bytes(self.folder / "report.html", page({"": [read_run(self.folder)]}, title).encode())
-        if (self.folder / "data").is_dir():
-            store.remove(self.folder / "data")
+        if (self.folder / INPUTS).is_dir():
+            store.remove(self.folder / INPUTS)
 
     def _report(self, student: nn.Module) -> Report:
         students: dict[str, nn.Module] = {}
@@ -430,7 +441,7 @@ def _device(wanted: str) -> torch.device:
 
 def _refuse_foreign(folder: Path) -> None:
     """A folder that holds something else is not ours to write into."""
-    ours = ("lock", "data", "initial", ".*.tmp", "generation-*.json", "run.json")
+    ours = ("lock", INPUTS, "initial", ".*.tmp", "generation-*.json")
     foreign = (
         [each.name for each in folder.iterdir() if not any(each.match(name) for name in ours)] if folder.is_dir() else []
     )
@@ -442,6 +453,22 @@ def _refuse_foreign(folder: Path) -> None:
             found=", ".join(sorted(foreign)[:5]) or "a file",
             expected="a new or empty folder, or a run to go on with",
             remedy="name another folder; nothing was touched",
+        )
+
+
+def _check_kinds(splits: Mapping[str, Split]) -> None:
+    """Refuse splits whose rows have other shapes, or other types than floating numbers of any size."""
+    kinds: dict[str, tuple[tuple[int, ...], str]] = {}
+    for name, split in splits.items():
+        (row,) = split.inputs.batches([torch.zeros(1, dtype=torch.int64)])
+        kinds[name] = tuple(row.shape[1:]), "floating" if row.is_floating_point() else str(row.dtype).removeprefix("torch.")
+    if len(set(kinds.values())) > 1:
+        raise InputError(
+            "the splits have rows of different kinds",
+            where="inputs",
+            found="; ".join(f"{name}: {shape} of {dtype} numbers" for name, (shape, dtype) in kinds.items()),
+            expected="rows of one shape and type in all splits",
+            remedy="prepare all inputs in the same way",
         )
 
 

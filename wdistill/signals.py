@@ -11,7 +11,7 @@ from types import FrameType
 
 
 class Stop:
-    """Whether somebody has asked us to stop, and by which signal. A second signal ends the process at once."""
+    """Whether somebody has asked us to stop, and by which signal. A second one does not wait."""
 
     def __init__(self) -> None:
         self.signal = 0
@@ -20,6 +20,8 @@ class Stop:
         return self.signal != 0
 
     def ask(self, number: int, frame: FrameType | None = None) -> None:
+        if self.signal and number == signal.SIGINT:
+            raise KeyboardInterrupt  # a notebook lives on
         if self.signal:
             os._exit(128 + number)  # what is committed stays; there is nothing to lose
         self.signal = number
@@ -27,8 +29,8 @@ class Stop:
     def leave(self) -> None:
         """End as the signal asked for, once all is saved."""
         if self.signal == signal.SIGINT:
-            raise KeyboardInterrupt
-        raise SystemExit(128 + self.signal)
+            raise KeyboardInterrupt from None
+        raise SystemExit(128 + self.signal) from None
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from wdistill import checks, store
 from wdistill.errors import InputError, LeakError
+from wdistill.threads import blocks
 from wdistill.training.inputs import Held, Inputs, Mapped, Streamed, materialise, read_item, spill
 
 HASHED = 1 << 30  # bytes of inputs up to which rows are compared by their content
@@ -153,6 +154,8 @@ def _inputs(name: str, given: Any, folder: Path) -> tuple[Inputs, NDArray[np.int
         _check_repeatable(name, given.dataset)
         labels = [read_item(given.dataset, row)[1] for row in range(len(given))]
         return given, None if None in labels else np.array(labels, np.int64)
+    if hasattr(given, "to_numpy"):  # pandas, polars
+        given = given.to_numpy()
     if isinstance(given, np.memmap) and given.filename is not None and _is_whole_file(given):
         return Mapped(Path(given.filename)), None
     if isinstance(given, Tensor):
@@ -185,8 +188,11 @@ def _not_inputs(name: str, given: Any, found: str) -> InputError:
 def _no_nan(name: str, values: Tensor) -> Tensor:
     if values.ndim == 0:
         raise _not_inputs(name, values, "a single number")
-    bad = torch.nonzero(~torch.isfinite(values.flatten(1) if values.ndim > 1 else values[:, None]).all(1))[:, 0]
-    if values.is_floating_point() and len(bad):
+    if not values.is_floating_point():
+        return values
+    rows = [values[part].flatten(1) if values.ndim > 1 else values[part, None] for part in blocks(len(values), 1 << 14)]
+    bad = torch.nonzero(torch.cat([~torch.isfinite(part).all(1) for part in rows]))[:, 0] if rows else torch.empty(0)
+    if len(bad):
         raise InputError(
             "inputs are not finite",
             where=name,
@@ -204,7 +210,8 @@ def _is_whole_file(given: np.memmap[Any, Any]) -> bool:
         whole = np.load(str(given.filename), mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError):
         return False
-    return bool(whole.shape == given.shape and whole.dtype == given.dtype and given.flags.c_contiguous)
+    same = whole.shape == given.shape and whole.dtype == given.dtype and given.flags.c_contiguous
+    return bool(same and given.mode != "c" and given.dtype.isnative)  # a private copy may hold other numbers
 
 
 def _labels(name: str, given: Any) -> Tensor:

@@ -31,7 +31,7 @@ def predict(
     training, device = model.training, device_of(model)
     model.eval()
     try:
-        with torch.inference_mode():
+        with torch.no_grad():
             for batch in inputs.batches(orders):
                 try:
                     logits = forward(model, batch, device, precision)
@@ -89,7 +89,7 @@ def classes_of(model: nn.Module, name: str, inputs: Inputs, precision: str) -> i
     training = model.training
     model.eval()
     try:
-        with torch.inference_mode():
+        with torch.no_grad():
             logits: Any = forward(model, batch, device_of(model), precision)
     except Exception as error:
         raise failed(error, f"the {name}", batch) from error
@@ -133,5 +133,5 @@ def failed(error: Exception, who: str, batch: Tensor) -> ConfigError | Unfinishe
         expected="a module that takes such a batch",
         remedy="call .float() on the module: half precision is a setting of the recipe"
         if "same dtype" in str(error)
-        else "check the shape of the inputs against the module's first layer",
+        else "check shape and type of the inputs against the module's first layer",
     )
