@@ -34,7 +34,7 @@ from wdistill.training import tensors
 from wdistill.training.data import Split, check_leak, has_ids, overlap, split_of
 from wdistill.training.labels import by_module, by_table, label, read_labels
 from wdistill.training.networks import NETWORKS
-from wdistill.training.predicting import accuracy, classes_of
+from wdistill.training.predicting import accuracy, classes_of, predict
 from wdistill.training.randomness import begin, key
 from wdistill.training.stage import StoppedError, Watch
 from wdistill.training.work import Work, rows_that_weigh, threads
@@ -285,7 +285,9 @@ class _Distillation:
                 "classes": classes,
                 "warnings": list(self.heard),
             }
-            initial = {f"initial/{name}.safetensors": tensors.to_bytes(model.state_dict()) for name, model in models.items()}
+            initial = {
+                f"initial/{name}.safetensors": tensors.to_bytes(tensors.parameters(model)) for name, model in models.items()
+            }
             self.ledger.commit(state, initial)
         for name, model in models.items():
             file = f"initial/{name}.safetensors"
@@ -342,7 +344,8 @@ class _Distillation:
         started = time.perf_counter()
         self._label(splits, teacher, tables, watch)
         if "accuracies" not in self.ledger.state:
-            self._remember(seconds={"labels": time.perf_counter() - started}, accuracies=self._accuracies(splits))
+            spent = {"labels": time.perf_counter() - started}
+            self._remember(seconds=spent, accuracies=self._accuracies(splits, student))
         do_all([work(name, student, rule) for name, rule in self.arms.items()])
         self._remember()
 
@@ -362,16 +365,22 @@ class _Distillation:
             tensors.load_parameters(teacher, tensors.from_bytes(parameters, "teacher"), "teacher")
             label(self.folder / "labels", splits, by_module(teacher.to(self.device), self.recipe.precision, watch), watch)
 
-    def _accuracies(self, splits: Mapping[str, Split]) -> dict[str, dict[str, float]]:
-        """Of the teacher on all splits with known truth, and of the pretrained student as it was measured."""
+    def _accuracies(self, splits: Mapping[str, Split], student: nn.Module) -> dict[str, dict[str, float]]:
+        """Of the teacher on all splits with known truth, and of the student before the arms."""
         teacher: dict[str, float] = {}
         for name, split in splits.items():
             logits = read_labels(self.folder / "labels", name)
             if logits is not None and split.labels is not None:
                 teacher[name] = accuracy(logits, split.labels)
         epochs = read_run(self.folder).student.epochs
-        last = {"validation": epochs[-1].validation, "test": epochs[-1].test} if epochs else {}
-        return {"teacher": teacher, "student": {name: value for name, value in last.items() if value is not None}}
+        if epochs:
+            last = {"validation": epochs[-1].validation, "test": epochs[-1].test}
+            return {"teacher": teacher, "student": {name: value for name, value in last.items() if value is not None}}
+        model, measured = copy.deepcopy(student).to(self.device), {}  # it came trained: nobody has measured it yet
+        for name in ("validation", "test"):
+            if name in splits and (labels := splits[name].labels) is not None:
+                measured[name] = accuracy(predict(model, splits[name].inputs, self.recipe.precision), labels)
+        return {"teacher": teacher, "student": measured}
 
     def _remember(self, **more: Any) -> None:
         """Commit what has become known to the run's own ledger, if anything has."""

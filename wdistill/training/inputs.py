@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from wdistill import store
 from wdistill.errors import InputError, UnfinishedError
 
+READ = 1 << 30  # bytes of a mapped file up to which a training reads it into memory
 SAMPLED = 256  # rows of a mapped file or of a stream that its fingerprint looks at
 
 
@@ -89,19 +91,31 @@ class Streamed:
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def batches(self, orders: Iterable[Tensor]) -> Iterator[Tensor]:
+    @cached_property
+    def _loader(self) -> tuple[list[list[int]], Any]:
+        """A list for the rows of every batch of a pass, and a DataLoader that reads them, whose processes stay."""
         from torch.utils.data import DataLoader
 
-        size, plan = len(self.dataset), [rows.tolist() for rows in orders]
-        context = "spawn" if self.workers else None
+        plan: list[list[int]] = []
         items: Any = _Items(self.dataset)
         loader: Any = DataLoader(
             items,
             batch_sampler=plan,
             num_workers=self.workers,
-            multiprocessing_context=context,
+            multiprocessing_context="spawn" if self.workers else None,
+            persistent_workers=self.workers > 0,
             generator=torch.Generator(),  # of its own: the global one is not touched
         )
+        return plan, loader
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Streamed, (self.dataset, self.workers)  # another process starts its own
+
+    def batches(self, orders: Iterable[Tensor]) -> Iterator[Tensor]:
+        """One pass at a time: a second one would take the rows of the first."""
+        plan, loader = self._loader
+        size = len(self.dataset)
+        plan[:] = [rows.tolist() for rows in orders]
         try:
             yield from loader
         except RuntimeError as error:
@@ -175,14 +189,25 @@ class Union:
 
 
 def union(parts: Sequence[Inputs]) -> Inputs:
-    """Several splits as one: concatenated where all are in memory, so that a batch is one gather."""
-    held = [part.values for part in parts if isinstance(part, Held)]
+    """Several splits as one: one tensor where they fit into memory, so that a batch is one gather."""
+    held = [found.values for part in parts if (found := _in_memory(part)) is not None]
     if len(held) < len(parts):
         return Union(parts)
     kinds = {(values.dtype, values.shape[1:]) for values in held}
     if len(kinds) > 1:
         raise _different_kinds(kinds)
     return Held(torch.cat(held))
+
+
+def _in_memory(part: Inputs) -> Held | None:
+    """Rows that are in memory already, or small enough to be read into it."""
+    if isinstance(part, Held):
+        return part
+    if isinstance(part, Mapped) and part.path.stat().st_size <= READ:
+        return Held(torch.from_numpy(np.load(part.path, allow_pickle=False)))
+    if isinstance(part, Picked) and (whole := _in_memory(part.inputs)) is not None:
+        return Held(whole.values.index_select(0, part.rows.to(whole.values.device)))
+    return None
 
 
 def read_item(dataset: Any, row: int) -> tuple[NDArray[Any], int | None]:

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from wdistill.errors import CheckpointError, ConfigError, NumericalError
 
+HIDDEN = "hidden:"  # before the names of buffers that are not part of a state dict
+
 
 def to_bytes(tensors: Mapping[str, Tensor]) -> bytes:
     """Tensors by name; tensors that share memory are written apart."""
@@ -28,8 +30,10 @@ def from_bytes(content: bytes, where: str) -> dict[str, Tensor]:
 
 
 def parameters(model: nn.Module) -> dict[str, Tensor]:
-    """A copy of all parameters and buffers, on the CPU."""
-    return {name: each.detach().to("cpu", copy=True) for name, each in model.state_dict().items()}
+    """A copy of all parameters and buffers, on the CPU; buffers that a state dict leaves out are marked as hidden."""
+    state = model.state_dict()
+    found = state | {HIDDEN + name: each for name, each in model.named_buffers() if name not in state}
+    return {name: each.detach().to("cpu", copy=True) for name, each in found.items()}
 
 
 def check_finite(tensors: Mapping[str, Tensor], who: str) -> None:
@@ -47,6 +51,7 @@ def check_finite(tensors: Mapping[str, Tensor], who: str) -> None:
 
 def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], who: str) -> None:
     """Set all parameters and buffers; names and shapes must be those of the model, each and every one."""
+    hidden, tensors = under(HIDDEN, tensors), {name: each for name, each in tensors.items() if not name.startswith(HIDDEN)}
     own = {name: tuple(each.shape) for name, each in model.state_dict().items()}
     given = {name: tuple(each.shape) for name, each in tensors.items()}
     if own != given:
@@ -60,7 +65,10 @@ def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], who: str) -
             expected="the same names and shapes as in the module",
             remedy="pass the module that the run was begun with, or begin a new run",
         )
-    model.load_state_dict(dict(tensors))
+    model.load_state_dict(tensors)
+    for name, each in model.named_buffers():
+        if name in hidden and hidden[name].shape == each.shape:  # a cache that grows as it is used may have another
+            each.copy_(hidden[name])
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
