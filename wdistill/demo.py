@@ -41,7 +41,7 @@ LABELED, VALIDATION, TEST = 80, 300, 500  # the rest of the 1797 rows is unlabel
 TRIALS = 6
 RECIPE = Recipe(teacher_epochs=100, student_epochs=200, epochs=40, batch_size=32, rate=0.005, targets="hard", device="cpu")
 ARMS = (unweighted, debiased, shuffled(), oracle)
-SETTINGS = {"natural": "errors as the teacher makes them", "injected": "errors injected by the noise model of §2.2"}
+SETTINGS = {"natural": "Errors as the teacher makes them", "injected": "Errors injected by the noise model of §2.2"}
 
 
 def demo(folder: Path) -> None:
