@@ -57,7 +57,7 @@ from wdistill import (
     shuffled,
     unweighted,
 )
-from wdistill.training.inputs import Held
+from wdistill.training.inputs import Held, materialise
 from wdistill.training.labels import read_table
 
 
@@ -311,6 +311,36 @@ def test_validation_rows_that_were_trained_on_are_refused() -> None:
                 labeled=form(known, truth, [f"a{row}" for row in range(29)] + ["c"]),
                 validation=form(inputs, labels, ["c"] + [f"b{row}" for row in range(29)]),
             )
+
+
+def test_rows_that_look_alike_are_told_apart_by_their_ids() -> None:
+    (inputs, labels), (known, truth) = splits()["validation"], splits()["labeled"]
+    leaking = torch.cat([inputs, known[3:5]]), torch.cat([labels, truth[3:5]])
+    named = {"labeled": Data(known, truth, [f"a{row}" for row in range(30)])}
+    report = go(**named, validation=Data(*leaking, [f"b{row}" for row in range(32)]), rule=unweighted)
+    assert any(text.startswith("2 validation rows have the same inputs") for text in report.outcome.warnings)
+
+
+class Counted(TensorDataset):
+    """Notes how often items are read."""
+
+    reads = 0
+
+    def __getitem__(self, row: int) -> tuple[torch.Tensor, ...]:
+        type(self).reads += 1
+        return super().__getitem__(row)
+
+
+def test_a_dataset_is_read_once_for_all_starts(tmp_path: Path) -> None:
+    inputs, labels = torch.randn(2000, 3), torch.arange(2000) % 3
+    first, classes = materialise(Counted(inputs, labels), tmp_path / "rows.npy")
+    assert Counted.reads >= 2000 and classes is not None and (classes == labels.numpy()).all()
+    Counted.reads = 0
+    again, classes = materialise(Counted(inputs, labels), tmp_path / "rows.npy")
+    assert Counted.reads < 300 and classes is not None and (classes == labels.numpy()).all()
+    assert (again.array == first.array).all() and (again.array == inputs.numpy()).all()
+    changed, _ = materialise(Counted(inputs + 1, labels), tmp_path / "rows.npy")
+    assert (changed.array == (inputs + 1).numpy()).all()
 
 
 def test_rows_in_two_sets_are_noted() -> None:

@@ -1,11 +1,10 @@
 """Weighted distillation with unlabeled examples: debiasing weights for anyone's predictions, and students trained on them.
 
-Names that need torch are imported when they are first used.
+Names that have to do with training are imported when they are first used.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from wdistill.arms import shuffled
 from wdistill.confidence import entropy, margin
 from wdistill.errors import (
     BusyError,
@@ -21,8 +20,6 @@ from wdistill.errors import (
     WdistillWarning,
 )
 from wdistill.evidence import Evidence, Scores
-from wdistill.outcome import Epoch, Outcome, Refresh, Training
-from wdistill.recipe import Recipe
 from wdistill.rules import (
     EntropyMean,
     Fitted,
@@ -37,28 +34,38 @@ from wdistill.rules import (
     unweighted,
     weigh,
 )
-from wdistill.runs import read_run
 from wdistill.states import load, save
 from wdistill.weighting import debiasing_weight, distortion
 
 if TYPE_CHECKING:
+    from wdistill.arms import shuffled
     from wdistill.distillation import Report, distill
     from wdistill.exporting import export_student, load_student
+    from wdistill.outcome import Epoch, Outcome, Refresh, Training
+    from wdistill.recipe import Recipe
+    from wdistill.runs import read_run
     from wdistill.training.data import Data
     from wdistill.training.inputs import Streamed
     from wdistill.training.networks import CNN, MLP
 
 __version__ = "0.1.0"
 
-_WITH_TORCH = {
-    "CNN": "wdistill.training.networks",
-    "Data": "wdistill.training.data",
-    "MLP": "wdistill.training.networks",
-    "Report": "wdistill.distillation",
-    "Streamed": "wdistill.training.inputs",
-    "distill": "wdistill.distillation",
-    "export_student": "wdistill.exporting",
-    "load_student": "wdistill.exporting",
+_LATER = {
+    "CNN": "training.networks",
+    "Data": "training.data",
+    "Epoch": "outcome",
+    "MLP": "training.networks",
+    "Outcome": "outcome",
+    "Recipe": "recipe",
+    "Refresh": "outcome",
+    "Report": "distillation",
+    "Streamed": "training.inputs",
+    "Training": "outcome",
+    "distill": "distillation",
+    "export_student": "exporting",
+    "load_student": "exporting",
+    "read_run": "runs",
+    "shuffled": "arms",
 }
 
 __all__ = [
@@ -112,12 +119,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WITH_TORCH:
+    if name not in _LATER:
         raise AttributeError(f"module 'wdistill' has no attribute {name!r}")
     import importlib
 
     try:
-        found = getattr(importlib.import_module(_WITH_TORCH[name]), name)
+        found = getattr(importlib.import_module(f"wdistill.{_LATER[name]}"), name)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

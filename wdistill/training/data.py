@@ -91,11 +91,13 @@ def has_ids(given: Any) -> bool:
 
 
 def check_leak(labeled: Split, validation: Split, *, by_id: bool) -> None:
-    """Refuse validation rows that teacher and student are trained on: the paper's one assumption."""
+    """Refuse validation rows that teacher and student are trained on: the paper's one assumption.
+
+    Rows are the same if their ids are, where both splits have ids, and otherwise if their inputs are.
+    """
     known = set(_row_digests(labeled))
-    alike = {row for row, key in enumerate(_row_digests(validation)) if key in known}
-    named = set(np.flatnonzero(np.isin(validation.ids, labeled.ids)).tolist()) if by_id else set()
-    shared = sorted(alike | named)
+    alike = [row for row, key in enumerate(_row_digests(validation)) if key in known]
+    shared = np.flatnonzero(np.isin(validation.ids, labeled.ids)).tolist() if by_id else alike
     if shared:
         first = ", ".join(str(validation.ids[row]) for row in shared[:5])
         raise LeakError(
@@ -103,9 +105,11 @@ def check_leak(labeled: Split, validation: Split, *, by_id: bool) -> None:
             where="validation",
             found=f"{len(shared)} of {len(validation)} rows, first ids {first}",
             expected="rows that neither teacher nor student was trained on",
-            remedy="take them out of one of the two sets: errors on rows a model has seen say nothing about others"
-            + ("" if alike else "; if these are other rows, give them ids of their own, since ids hold across the sets"),
+            remedy="take them out of one of the two sets: errors on rows a model has seen say nothing about others. "
+            "If they are other rows, give all rows ids of their own, as in Data(inputs, labels, ids): ids hold across sets",
         )
+    if alike:
+        checks.warn(f"{len(alike)} validation rows have the same inputs as labeled rows, under other ids")
 
 
 def overlap(one: Split, other: Split) -> int | None:

@@ -254,15 +254,20 @@ def _different_kinds(kinds: Iterable[tuple[torch.dtype, torch.Size]]) -> InputEr
 
 
 def materialise(dataset: Any, path: Path) -> tuple[Mapped, NDArray[np.int64] | None]:
-    """Read every item once into an .npy file; returns the rows and, where items are pairs, their labels."""
-    size = len(dataset)
+    """Read every item once into an .npy file; returns the rows and, where items are pairs, their labels.
+
+    A file that an earlier start of the run has left is taken as it is, if items spread over the Dataset are those in it.
+    """
+    size, beside = len(dataset), path.with_suffix(".labels.npy")
     first, label = read_item(dataset, 0)
+    if _is_read(dataset, path, beside):
+        return Mapped(path), None if label is None else np.load(beside, allow_pickle=False)
     header = _npy_header((size, *first.shape), first.dtype)
     store.check_space(path.parent, len(header) + size * first.nbytes, "the inputs")
     labels = np.empty(size, np.int64)
     with store.writing(path) as file:
         file.write(header)
-        for row in range(size):
+        for row in range(size):  # it is renamed to its place when the block ends: the labels are there before
             value, found = read_item(dataset, row)
             if value.shape != first.shape or value.dtype != first.dtype:
                 raise InputError(
@@ -274,9 +279,25 @@ def materialise(dataset: Any, path: Path) -> tuple[Mapped, NDArray[np.int64] | N
                 )
             file.write(np.ascontiguousarray(value).tobytes())
             labels[row] = -1 if found is None else found
+        store.write_bytes(beside, _npy_header(labels.shape, labels.dtype) + labels.tobytes())
     if len(dataset) != size:
         raise _changed_length(size, len(dataset))
     return Mapped(path), None if label is None else labels
+
+
+def _is_read(dataset: Any, path: Path, beside: Path) -> bool:
+    """Whether a file holds the items of a Dataset, by the look of some."""
+    if not (path.exists() and beside.exists()):
+        return False
+    stored, labels = Mapped(path).array, np.load(beside, allow_pickle=False)
+    if not len(stored) == len(labels) == len(dataset):
+        return False
+    for row in _spread(len(dataset)).tolist():
+        value, label = read_item(dataset, row)
+        same = value.dtype == stored.dtype and np.array_equal(value, stored[row])
+        if not same or labels[row] != (-1 if label is None else label):
+            return False
+    return True
 
 
 def spill(inputs: Held, path: Path) -> Mapped:
