@@ -313,6 +313,13 @@ def test_validation_rows_that_were_trained_on_are_refused() -> None:
             )
 
 
+def test_without_test_rows_the_table_shows_validation_accuracies() -> None:
+    data = {name: part for name, part in splits().items() if name != "test"}
+    report = distill(teacher, student, **data, rule=[unweighted, debiased], recipe=QUICK)
+    final = report.outcome.arms["debiased"].epochs[-1].validation
+    assert final is not None and f"{100 * final:.2f}" in str(report) and "no test rows" in str(report)
+
+
 def test_rows_that_look_alike_are_told_apart_by_their_ids() -> None:
     (inputs, labels), (known, truth) = splits()["validation"], splits()["labeled"]
     leaking = torch.cat([inputs, known[3:5]]), torch.cat([labels, truth[3:5]])

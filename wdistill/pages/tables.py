@@ -15,6 +15,7 @@ from wdistill.pages.words import accuracy, count, duration, gap
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
 COLUMNS = {"final": "final", "chosen": "chosen on validation", "best": "best (on test)"}
 SPLITS = ("labeled", "validation", "unlabeled", "test")
@@ -67,6 +68,26 @@ def terminal_table(name: str, outcomes: Sequence[Outcome]) -> Table:
         cells = [getattr(row, key) for key in shown]
         name = called(row) + (f"\n{progress(row)}" if row.behind else "")
         table.add_row(Text(printable(name)), *(Text(_cell(score)) for score in cells))
+    return table if shown else _without_test(title, outcomes)
+
+
+def _without_test(title: Text, outcomes: Sequence[Outcome]) -> Table:
+    """Where no run has test rows: final accuracies on the validation rows, which the weights come from too."""
+    from rich.table import Table
+    from rich.text import Text
+
+    caption = Text("validation accuracy, %: there are no test rows, and the weights have seen these")
+    table = Table("", title=title, caption=caption, title_justify="left", caption_justify="left")
+    table.add_column("final", justify="right")
+    known: dict[str, list[float | None]] = {
+        _called(role): [each.accuracies.get(role, {}).get("validation") for each in outcomes]
+        for role in ("teacher", "student")
+    }
+    for name in arm_names(outcomes):
+        arms = [each.arms.get(name) for each in outcomes]
+        known[name] = [arm.epochs[-1].validation if arm and arm.epochs else None for arm in arms]
+    for name, values in known.items():
+        table.add_row(Text(printable(name)), _mean(values))
     return table
 
 
