@@ -320,6 +320,15 @@ def test_without_test_rows_the_table_shows_validation_accuracies() -> None:
     assert final is not None and f"{100 * final:.2f}" in str(report) and "no test rows" in str(report)
 
 
+def test_another_activation_is_another_model(tmp_path: Path) -> None:
+    def made(activation: torch.nn.Module) -> torch.nn.Module:
+        return torch.nn.Sequential(torch.nn.Linear(6, 4), activation, torch.nn.Linear(4, 3))
+
+    go(teacher, made(torch.nn.ReLU()), run=tmp_path / "run", rule=unweighted)
+    with pytest.raises(ConfigError, match="student layers"):
+        go(teacher, made(torch.nn.Tanh()), run=tmp_path / "run", rule=unweighted)
+
+
 def test_rows_that_look_alike_are_told_apart_by_their_ids() -> None:
     (inputs, labels), (known, truth) = splits()["validation"], splits()["labeled"]
     leaking = torch.cat([inputs, known[3:5]]), torch.cat([labels, truth[3:5]])
