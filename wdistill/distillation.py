@@ -66,7 +66,7 @@ class Report:
 
         console = Console(width=110)
         with console.capture() as capture:
-            console.print(terminal_table("test accuracy", [self.outcome]))
+            console.print(terminal_table("", [self.outcome]))
         return capture.get()
 
 
