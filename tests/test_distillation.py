@@ -611,13 +611,15 @@ def test_a_folder_of_something_else_is_not_touched(tmp_path: Path) -> None:
 def test_a_run_stored_with_another_version_of_a_module_lists_its_keys(tmp_path: Path) -> None:
     from wdistill.training.tensors import load_parameters
 
-    with pytest.raises(ConfigError, match=r"(?s)missing: extra.weight; not in the module: layers.1.bias.*shape") as caught:
+    with pytest.raises(
+        ConfigError, match=r"(?s)not in the file: extra.weight; not in the network: layers.1.bias.*shape"
+    ) as caught:
         state = {**student().state_dict(), "layers.3.bias": torch.zeros(7)}
         model = student()
         model.layers[1].bias = None
         model.extra = nn.Linear(1, 1, bias=False)
         load_parameters(model, state, "student")
-    assert "(7,) for (3,)" in caught.value.found
+    assert "layers.3.bias (7,) instead of (3,)" in caught.value.found
 
 
 def test_warnings_of_every_stage_are_in_the_record(tmp_path: Path) -> None:

@@ -128,7 +128,15 @@ def load_student(folder: Path, module: nn.Module | None = None, *, trust_code: b
     description = _read_description(folder)
     stored = _read_parameters(folder, description)
     student = module if module is not None else _rebuilt(folder, description, trust_code)
-    _check_state(folder, student.state_dict(), stored)
+    found = tensors.misfits(student.state_dict(), stored)
+    if found:
+        raise ConfigError(
+            "the stored parameters do not fit the network",
+            where=str(folder / PARAMETERS),
+            found=found,
+            expected="the same names and shapes",
+            remedy="build the network that was exported",
+        )
     student.load_state_dict(stored)
     return student.train(False)
 
@@ -180,7 +188,7 @@ def _parameters(student: nn.Module) -> bytes:
         raise ConfigError(
             "state that is not a tensor cannot be exported",
             where="student",
-            found=_listed(others),
+            found=tensors.listed(others),
             expected="a state dict of tensors",
             remedy="register it as a buffer",
         )
@@ -260,7 +268,7 @@ def _read_parameters(folder: Path, description: Mapping[str, Any]) -> dict[str, 
     try:
         content = path.read_bytes()
         found = "other bytes than were written" if store.digest(content) != description["sha256"].get(PARAMETERS) else ""
-        tensors = {} if found else tensors_of(content)
+        stored = {} if found else tensors_of(content)
     except (OSError, SafetensorError) as error:
         found = f"{type(error).__name__}: {error}"
     if found:
@@ -271,7 +279,7 @@ def _read_parameters(folder: Path, description: Mapping[str, Any]) -> dict[str, 
             expected=f"the file that belongs to {DESCRIPTION}",
             remedy="copy the folder again, or export the student again",
         )
-    return tensors
+    return stored
 
 
 def _rebuilt(folder: Path, description: Mapping[str, Any], trust_code: bool) -> nn.Module:
@@ -299,28 +307,3 @@ def _rebuilt(folder: Path, description: Mapping[str, Any], trust_code: bool) -> 
                 expected="the arguments that were written",
                 remedy="export the student again",
             ) from None
-
-
-def _check_state(folder: Path, wanted: Mapping[str, Any], stored: Mapping[str, Tensor]) -> None:
-    """The module's state and the stored one have the same names and shapes."""
-    missing = [name for name in wanted if name not in stored]
-    extra = sorted(name for name in stored if name not in wanted)
-    shapes = [
-        f"{name} {tuple(stored[name].shape)} instead of {tuple(wanted[name].shape)}"
-        for name in wanted
-        if name in stored and stored[name].shape != getattr(wanted[name], "shape", None)
-    ]
-    kinds = [("not in the file", missing), ("not in the network", extra), ("of another shape", shapes)]
-    found = "; ".join(f"{what}: {_listed(names)}" for what, names in kinds if names)
-    if found:
-        raise ConfigError(
-            "the stored parameters do not fit the network",
-            where=str(folder / PARAMETERS),
-            found=found,
-            expected="the same names and shapes",
-            remedy="build the network that was exported",
-        )
-
-
-def _listed(names: list[str], most: int = 10) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -52,16 +52,12 @@ def check_finite(tensors: Mapping[str, Tensor], who: str) -> None:
 def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], who: str) -> None:
     """Set all parameters and buffers; names and shapes must be those of the model, each and every one."""
     hidden, tensors = under(HIDDEN, tensors), {name: each for name, each in tensors.items() if not name.startswith(HIDDEN)}
-    own = {name: tuple(each.shape) for name, each in model.state_dict().items()}
-    given = {name: tuple(each.shape) for name, each in tensors.items()}
-    if own != given:
-        missing, extra = sorted(own.keys() - given.keys()), sorted(given.keys() - own.keys())
-        other = [f"{name} {given[name]} for {own[name]}" for name in own.keys() & given.keys() if own[name] != given[name]]
-        parts = {"missing": missing, "not in the module": extra, "of another shape": sorted(other)}
+    found = misfits(model.state_dict(), tensors)
+    if found:
         raise ConfigError(
             f"the parameters are not those of {who}",
             where=who,
-            found="; ".join(f"{what}: {', '.join(names[:5])}" for what, names in parts.items() if names),
+            found=found,
             expected="the same names and shapes as in the module",
             remedy="pass the module that the run was begun with, or begin a new run",
         )
@@ -69,6 +65,22 @@ def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], who: str) -
     for name, each in model.named_buffers():
         if name in hidden and hidden[name].shape == each.shape:  # a cache that grows as it is used may have another
             each.copy_(hidden[name])
+
+
+def misfits(wanted: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> str:
+    """Where a stored state has other names or shapes than a network's, in words; nothing where it fits."""
+    shapes = [
+        f"{name} {tuple(stored[name].shape)} instead of {tuple(each.shape)}"
+        for name, each in wanted.items()
+        if name in stored and stored[name].shape != each.shape
+    ]
+    missing, extra = [name for name in wanted if name not in stored], sorted(name for name in stored if name not in wanted)
+    kinds = [("not in the file", missing), ("not in the network", extra), ("of another shape", shapes)]
+    return "; ".join(f"{what}: {listed(names)}" for what, names in kinds if names)
+
+
+def listed(names: list[str], most: int = 10) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
