@@ -1,0 +1,94 @@
+"""A data set as prepared arrays: train and test images with their labels, in one folder, mapped from the disk."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdistill import store
+from wdistill.errors import FileError
+
+MANIFEST = "dataset.json"  # written last: without it there is no data set
+PARTS = ("train", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """One part of a data set."""
+
+    inputs: NDArray[np.uint8]  # (n, C, H, W), mapped from the disk where it was loaded
+    labels: NDArray[np.int64]  # (n,)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images and their classes, with what is known of where they come from."""
+
+    name: str
+    classes: int
+    train: Rows
+    test: Rows
+    official: bool  # whether it was read from the official files, and their checksums were the published ones
+    source: str  # in words
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What a result says of its data."""
+        shape = "×".join(map(str, self.train.inputs.shape[1:]))
+        return {"name": self.name, "official": self.official, "source": self.source, "shape": shape}
+
+
+def save_prepared(folder: Path, dataset: Dataset) -> None:
+    """Write the arrays, and then the manifest that makes them a data set."""
+    store.make_folder(folder, parents=True)
+    if (folder / MANIFEST).exists():
+        store.remove(folder / MANIFEST)
+    digests: dict[str, str] = {}
+    for part, rows in (("train", dataset.train), ("test", dataset.test)):
+        for name, array in (("inputs", rows.inputs), ("labels", rows.labels)):
+            path = folder / f"{part}.{name}.npy"
+            buffer = io.BytesIO()
+            np.save(buffer, array, allow_pickle=False)
+            store.write_bytes(path, buffer.getvalue())
+            digests[path.name] = store.digest(buffer.getvalue())
+    write_manifest(folder, dataset, digests)
+
+
+def write_manifest(folder: Path, dataset: Dataset, digests: dict[str, str]) -> None:
+    """The arrays are there: say what they are."""
+    told = {"dataset": 1, "name": dataset.name, "classes": dataset.classes, "official": dataset.official}
+    told |= {"source": dataset.source, "sha256": digests}
+    store.write_bytes(folder / MANIFEST, (json.dumps(told, indent=1) + "\n").encode())
+
+
+def load_prepared(folder: Path) -> Dataset:
+    """The data set in a folder, its images mapped from the disk."""
+    try:
+        told = json.loads((folder / MANIFEST).read_text())
+        parts = {part: _rows(folder, part) for part in PARTS}
+        return Dataset(told["name"], told["classes"], parts["train"], parts["test"], told["official"], told["source"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FileError(
+            "no prepared data set",
+            where=str(folder),
+            found=f"{type(error).__name__}: {error}",
+            expected=f"{MANIFEST} and the arrays it names",
+            remedy="prepare it again with: wdistill data NAME",
+        ) from error
+
+
+def _rows(folder: Path, part: str) -> Rows:
+    inputs = np.load(folder / f"{part}.inputs.npy", mmap_mode="r", allow_pickle=False)
+    labels = np.load(folder / f"{part}.labels.npy", allow_pickle=False)
+    if inputs.dtype != np.uint8 or inputs.ndim != 4 or labels.shape != (len(inputs),):
+        raise ValueError(f"{part}: {inputs.dtype} {inputs.shape} with labels {labels.shape}")
+    return Rows(inputs, labels.astype(np.int64))
