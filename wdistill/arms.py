@@ -1,11 +1,11 @@
-"""Arms: the rules that one run compares, by name. They share split, initial student and batch order."""
+"""Arms: what one run compares, by name: a rule each, and settings of its own. They share split, student and batch order."""
 
 from __future__ import annotations
 
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from wdistill.confidence import Floats
 from wdistill.errors import ConfigError, InputError
 from wdistill.evidence import Evidence
 from wdistill.options import CONFIDENCES, RULES
-from wdistill.recipe import Recipe
+from wdistill.recipe import Recipe, checked
 from wdistill.rules import Fitted, Rule, Weighed, compose, debiased
 
 STAGES = ("teacher", "student", "labels")  # names that no arm can have
@@ -46,6 +46,43 @@ def shuffled(rule: AnyRule = debiased, *, seed: int = 0) -> Shuffled:
     return Shuffled(rule, seed)
 
 
+SETTINGS = (  # that an arm may have of its own: all others would end the pairing, or belong to the run
+    *("targets", "temperature", "temperature_squared", "confidence", "estimate", "neighbors", "threshold"),
+    *("refresh", "validation_in_training"),
+)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One arm: a rule, and the settings of the recipe in which it differs from the other arms."""
+
+    rule: AnyRule
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def recipe(self, base: Recipe) -> Recipe:
+        """The recipe of this arm."""
+        return replace(base, **self.settings)
+
+    def __str__(self) -> str:
+        own = ", ".join(f"{name}={value}" for name, value in self.settings.items())
+        return identity_of(self.rule) + (f" with {own}" if own else "")
+
+
+def arm(rule: AnyRule, **settings: Any) -> Arm:
+    """An arm with settings of its own, such as arm(debiased, refresh=1) beside arm(debiased)."""
+    for name in settings:
+        if name not in SETTINGS:
+            close = difflib.get_close_matches(name, SETTINGS, 1)
+            raise ConfigError(
+                "not a setting that an arm can have of its own",
+                where=f"arm {name_of(rule)}",
+                found=repr(name),
+                expected=", ".join(SETTINGS),
+                remedy=f"did you mean {close[0]}?" if close else "set it in the recipe, for all arms",
+            )
+    return Arm(rule, {name: checked(name, value, f"arm {name_of(rule)}: {name}") for name, value in settings.items()})
+
+
 def explain(rule: AnyRule, evidence: Evidence) -> tuple[Weighed, Fitted | None]:
     """The weights with what the rule saw, and its fitted state where it has one."""
     if isinstance(rule, Rule):
@@ -60,21 +97,23 @@ def explain(rule: AnyRule, evidence: Evidence) -> tuple[Weighed, Fitted | None]:
     return Weighed(_checked(rule(evidence), n, name_of(rule))), None
 
 
-def arms_of(rule: Any, recipe: Recipe) -> dict[str, AnyRule]:
-    """The arms by name: from the recipe's names, or from a rule, a list of rules, or rules by name."""
+def arms_of(rule: Any, recipe: Recipe) -> dict[str, Arm]:
+    """The arms by name: from the recipe's names, or from a rule or arm, a list of them, or a dict by name."""
     if rule is None:
-        return {name: _by_name(name, recipe) for name in recipe.rule}
+        return {name: Arm(_by_name(name, recipe)) for name in recipe.rule}
     named = {str(name): each for name, each in rule.items()} if isinstance(rule, Mapping) else {}
     if not named:
         several = list(rule) if isinstance(rule, Sequence) and not isinstance(rule, str) else [rule]
         for each in several:
             named[_unused(name_of(each), named)] = each
-    _check_arms(named)
-    return {name: _filled(each, recipe) for name, each in named.items()}
+    arms = {name: each if isinstance(each, Arm) else Arm(each) for name, each in named.items()}
+    _check_arms(arms)
+    return {name: replace(each, rule=_filled(each.rule, each.recipe(recipe))) for name, each in arms.items()}
 
 
 def name_of(rule: Any) -> str:
-    """A rule's own name, as far as it can stand in a recipe."""
+    """The own name of a rule or arm, as far as it can stand in a recipe."""
+    rule = rule.rule if isinstance(rule, Arm) else rule
     found = str(getattr(rule, "name", None) or getattr(rule, "__name__", None) or type(rule).__name__)
     return re.sub(r"[^\w,.:-]", "", found) or "rule"
 
@@ -136,14 +175,14 @@ def _filled(rule: Any, recipe: Recipe) -> AnyRule:
     return rule.defaulting(**{name: value for name, value in settings.items() if value is not None})
 
 
-def _check_arms(named: Mapping[str, Any]) -> None:
+def _check_arms(named: Mapping[str, Arm]) -> None:
     """Refuse what is not a function, and names that would share a folder or stand for another stage."""
     for each in named.values():
-        if not callable(each):
+        if not callable(each.rule):
             raise ConfigError(
                 "not a rule",
                 where="rule",
-                found=repr(each),
+                found=repr(each.rule),
                 expected="a function from Evidence to weights, such as wdistill.debiased",
                 remedy="pass the function itself, a list of functions, or a dict of them by name",
             )

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 import wdistill
 from wdistill import checks, store
-from wdistill.arms import AnyRule, arms_of, first_of, folder_of, identity_of, name_of, rules_in
+from wdistill.arms import Arm, arms_of, first_of, folder_of, name_of, rules_in
 from wdistill.environment import environment
 from wdistill.errors import ConfigError, FileError, InputError, StorageError
 from wdistill.job import hear
@@ -89,6 +89,7 @@ def distill(
     `labeled`, `validation`, `test`: pairs (inputs, labels), or Data. `unlabeled`: inputs; with labels where the truth is
     known, for the oracle and the report.
     `rule`: a rule, several as a list, or by name in a dict, each an arm of its own; None: those that the recipe names.
+    An arm may have settings of its own: {"once": debiased, "refreshed": arm(debiased, refresh=1)}.
     `run`: a folder that keeps everything. Started again after any end, the same call goes on; None: nothing is kept.
     """
     recipe = Recipe() if recipe is None else recipe
@@ -105,7 +106,9 @@ def distill(
         stack.enter_context(warnings.catch_warnings())
         hear(heard)
         arms = arms_of(rule, recipe)
-        check_recipe(replace(recipe, rule=tuple(dict.fromkeys(map(name_of, arms.values())))))
+        rules = tuple(dict.fromkeys(map(name_of, arms.values())))
+        for each in dict.fromkeys(arm.recipe(recipe) for arm in arms.values()):
+            check_recipe(replace(each, rule=rules))
         recipe = replace(recipe, rule=tuple(arms))
         folder = Path(run) if run is not None else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="wdistill-")))
         _refuse_foreign(folder)
@@ -127,11 +130,11 @@ class _Distillation:
     """A run while it lives."""
 
     def __init__(
-        self, folder: Path, recipe: Recipe, arms: Mapping[str, AnyRule], heard: list[str], stop: Stop, *, kept: bool
+        self, folder: Path, recipe: Recipe, arms: Mapping[str, Arm], heard: list[str], stop: Stop, *, kept: bool
     ) -> None:
         self.folder, self.recipe, self.arms, self.heard, self.stop, self.kept = folder, recipe, arms, heard, stop, kept
         self.ledger, self.writing = Ledger(folder), threading.Lock()
-        self.device = _device(recipe.device)
+        self.device = device_for(recipe.device)
 
     def go(self, teacher: Any, student: Model, labeled: Any, validation: Any, unlabeled: Any, test: Any) -> Report:
         given = {"labeled": labeled, "validation": validation, "unlabeled": unlabeled, "test": test}
@@ -228,7 +231,7 @@ class _Distillation:
 
     def _check_rules(self, splits: Mapping[str, Split]) -> None:
         """Refuse before any training what a rule would refuse after it."""
-        used = {name for rule in self.arms.values() for name in rules_in(rule)}
+        used = {name for arm in self.arms.values() for name in rules_in(arm.rule)}
         if "oracle" in used and splits["unlabeled"].labels is None:
             raise InputError(
                 "the oracle needs the truth",
@@ -238,17 +241,18 @@ class _Distillation:
                 remedy="pass the labels too, or leave the arm oracle out",
             )
         if self.recipe.workers > 1:
-            for name, rule in self.arms.items():
-                packed(rule, name)
-        m = len(rows_that_weigh(len(splits["validation"]), self.recipe))
-        if self.recipe.neighbors is not None and self.recipe.neighbors > m:
-            raise ConfigError(
-                "more neighbours than there are rows",
-                where="recipe: neighbors",
-                found=str(self.recipe.neighbors),
-                expected=f"at most {m}, the number of validation rows that weigh",
-                remedy="leave it out for the paper's k = ceil(√m / 2)",
-            )
+            for name, arm in self.arms.items():
+                packed(arm.rule, name)
+        for recipe in [arm.recipe(self.recipe) for arm in self.arms.values()]:
+            m = len(rows_that_weigh(len(splits["validation"]), recipe))
+            if recipe.neighbors is not None and recipe.neighbors > m:
+                raise ConfigError(
+                    "more neighbours than there are rows",
+                    where="recipe: neighbors",
+                    found=str(recipe.neighbors),
+                    expected=f"at most {m}, the number of validation rows that weigh",
+                    remedy="leave it out for the paper's k = ceil(√m / 2)",
+                )
 
     def _begin(
         self,
@@ -269,7 +273,7 @@ class _Distillation:
             "teacher": _table_identity(tables)
             if teacher is None
             else _model_identity(teacher, given[0], self.recipe.teacher_epochs),
-            "rules": {name: identity_of(rule) for name, rule in self.arms.items()},
+            "rules": {name: str(arm) for name, arm in self.arms.items()},
             "version": wdistill.__version__.rpartition(".")[0],
         }
         here = environment(str(self.device), self.recipe.threads)
@@ -335,9 +339,10 @@ class _Distillation:
         do_all: Callable[[Sequence[Work]], None],
         watch: Watch,
     ) -> None:
-        def work(name: str, model: nn.Module, rule: AnyRule | None = None) -> Work:
-            device = str(self.device)
-            return Work(self.folder, name, rule, copy.deepcopy(model), splits, classes, self.recipe, device)
+        def work(name: str, model: nn.Module, arm: Arm | None = None) -> Work:
+            device, recipe = str(self.device), self.recipe if arm is None else arm.recipe(self.recipe)
+            rule = None if arm is None else arm.rule
+            return Work(self.folder, name, rule, copy.deepcopy(model), splits, classes, recipe, device)
 
         pretraining = [work("student", student)] if teacher is None else [work("teacher", teacher), work("student", student)]
         do_all(pretraining)
@@ -347,7 +352,7 @@ class _Distillation:
         if "accuracies" not in self.ledger.state:
             spent = {"labels": time.perf_counter() - started}
             self._remember(seconds=spent, accuracies=self._accuracies(splits, student))
-        do_all([work(name, student, rule) for name, rule in self.arms.items()])
+        do_all([work(name, student, arm) for name, arm in self.arms.items()])
         self._remember()
 
     def _label(
@@ -433,7 +438,7 @@ class _Distillation:
         return Report(read_run(self.folder), students)
 
 
-def _device(wanted: str) -> torch.device:
+def device_for(wanted: str) -> torch.device:
     """auto: CUDA or Apple's MPS where there is one, else the CPU."""
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if wanted == "auto":

@@ -42,7 +42,8 @@ class Recipe:
     optimizer: Literal["adam", "sgd"] = setting("adam", "adam, or sgd with momentum")
     rate: float = setting(0.001, "initial learning rate", above=0)
     momentum: float = setting(0.9, "of sgd", least=0, below=1)
-    weight_decay: float = setting(0.0, "added to the gradient as this multiple of every parameter (L2)", least=0)
+    weight_decay: float = setting(0.0, "added to the gradient as this multiple of a parameter (L2)", least=0)
+    decayed: Literal["all", "kernels"] = setting("all", "parameters that decay: all, or the kernels of convolutions alone")
     schedule: Literal["steps", "warmup", "constant"] = setting(
         "steps", "of the rate: the paper's steps, its warmup for ImageNet, or constant"
     )
@@ -90,7 +91,7 @@ ARM = re.compile(r"\w+([.:-]\w+)*(,\w+([.:-]\w+)*)*")  # names of rules, with co
 def check_recipe(recipe: Recipe) -> None:
     """Refuse values out of their range and settings that exclude each other; warn where the result may surprise."""
     for name in TYPES:
-        _checked(name, getattr(recipe, name), f"recipe: {name}")
+        checked(name, getattr(recipe, name), f"recipe: {name}")
     _check_conflicts(recipe)
     if recipe.refresh is not None and recipe.validation_in_training == "yes":
         warn(
@@ -187,10 +188,10 @@ def _checked_all(values: Mapping[str, Any], place: Callable[[str], str]) -> dict
                 expected=f"a field of the recipe: {', '.join(TYPES)}",
                 remedy=f"did you mean {close[0]}?" if close else "name one of them, or leave it out",
             )
-    return {name: _checked(name, value, place(name)) for name, value in values.items()}
+    return {name: checked(name, value, place(name)) for name, value in values.items()}
 
 
-def _checked(name: str, value: Any, where: str) -> Any:
+def checked(name: str, value: Any, where: str) -> Any:
     """One value, as its field holds it: lists become tuples, whole numbers floats where a float is wanted."""
     kind, choices = _kind(name)
     if kind is tuple and isinstance(value, list):
@@ -290,6 +291,8 @@ def _check_conflicts(recipe: Recipe) -> None:
     for holds, name, what in conflicts:
         if holds:
             raise _conflict(recipe, name, "rule", what)
+    if recipe.decayed != "all" and not recipe.weight_decay:
+        raise _conflict(recipe, "decayed", "weight_decay", "needs a weight_decay above 0")
     if recipe.optimizer != "sgd" and recipe.momentum != _FIELDS["momentum"].default:
         raise _conflict(recipe, "momentum", "optimizer", "needs the optimizer sgd")
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from wdistill import checks, store
 from wdistill.errors import InputError, LeakError
 from wdistill.threads import blocks
-from wdistill.training.inputs import Held, Inputs, Mapped, Streamed, materialise, read_item, spill
+from wdistill.training.inputs import Held, Inputs, Mapped, Picked, Streamed, materialise, read_item, spill
 
 HASHED = 1 << 30  # bytes of inputs up to which rows are compared by their content
 
@@ -152,7 +152,7 @@ def _data(given: Any) -> Data:
 
 def _inputs(name: str, given: Any, folder: Path) -> tuple[Inputs, NDArray[np.int64] | None]:
     """Inputs as rows, and the labels that came with a Dataset's items."""
-    if isinstance(given, Mapped | Held):
+    if isinstance(given, Mapped | Held | Picked):
         return given, None
     if isinstance(given, Streamed):
         _check_repeatable(name, given.dataset)

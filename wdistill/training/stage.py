@@ -352,10 +352,15 @@ class _Run:
 
 
 def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    trained = [{"params": [each for each in model.parameters() if each.requires_grad]}]  # a group may be empty
+    trained = [each for each in model.parameters() if each.requires_grad]
+    groups: list[dict[str, Any]] = [{"params": trained}]  # a group may be empty
+    if recipe.decayed == "kernels":
+        kernels = {id(each.weight) for each in model.modules() if isinstance(each, nn.Conv1d | nn.Conv2d | nn.Conv3d)}
+        groups = [{"params": [each for each in trained if id(each) in kernels]}]
+        groups += [{"params": [each for each in trained if id(each) not in kernels], "weight_decay": 0.0}]
     if recipe.optimizer == "sgd":
-        return torch.optim.SGD(trained, recipe.rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
-    return torch.optim.Adam(trained, recipe.rate, weight_decay=recipe.weight_decay)
+        return torch.optim.SGD(groups, recipe.rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
+    return torch.optim.Adam(groups, recipe.rate, weight_decay=recipe.weight_decay)
 
 
 def batches_of(order: Tensor, size: int) -> Iterator[Tensor]:

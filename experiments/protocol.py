@@ -1,0 +1,265 @@
+"""The paper's protocol (§3.1): models trained once on the labeled rows, then one paired trial for every split of the others.
+
+`pretrain` trains a teacher or a student on the first N rows. `run_trial` deals the other rows out, lets the teacher label
+them, trains the student once for every arm with `wdistill.distill`, and returns the trial's line. Both go on from where
+they were stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from wdistill import Data, Outcome, Recipe, Training, distill, margin
+from wdistill.arms import arms_of
+from wdistill.datasets import Dataset, Rows, load, splits
+from wdistill.distillation import device_for
+from wdistill.ledger import Ledger
+from wdistill.recipe import to_json
+from wdistill.signals import stopping
+from wdistill.store import digest, make_folder, owning
+from wdistill.training.data import split_of
+from wdistill.training.inputs import READ, Mapped, Picked
+from wdistill.training.labels import read_labels
+from wdistill.training.networks import build
+from wdistill.training.randomness import begin, key
+from wdistill.training.stage import Examples, Stage, StoppedError, Watch, run_stage
+from wdistill.training.work import threads
+from wdistill.watching import display
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Line = dict[str, Any]
+BINS = 20  # of the teacher's margin
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One data set, pair of models and recipe, for several numbers of labels; its lines are in results/NAME.jsonl."""
+
+    name: str
+    dataset: str  # as `wdistill data` names it
+    teacher: str  # a network as `build` names it, without channels and classes
+    student: str
+    labels: tuple[int, ...]
+    validation: int
+    arms: Mapping[str, Any]  # rules or arms by name
+    recipe: Recipe
+    unlabeled: int | None = None  # of the rows that are left; None: all
+    trials: int = 3
+    repeats: bool = False  # every trial has a labeled set, teacher and student of its own; else only the split varies
+    teacher_changes: Mapping[str, Any] = field(default_factory=dict)  # of the recipe, for the teacher alone
+    size: int | None = None  # of the images, where the data set has none of its own
+    test: int | None = None  # of the test rows, the first; None: all
+    in_paper: bool = True  # whether it is the paper's, or our own with smaller models
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table or figure of the paper: the experiments whose lines it is made of, and how it is made."""
+
+    name: str  # `wdistill reproduce NAME`
+    shows: str  # what of the paper
+    experiments: tuple[Experiment, ...]
+    tables: Callable[[Mapping[str, list[Line]]], str]  # lines by experiment → Markdown
+    figures: Callable[[Mapping[str, list[Line]]], dict[str, Figure]]  # the same → figures by the stem of their file
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial of an experiment that may have been shortened."""
+
+    experiment: Experiment
+    paper: Experiment  # the same at its full length
+    labels: int
+    number: int
+    root: Path | None  # of the data sets
+    runs: Path  # where models and checkpoints go
+
+    @property
+    def repeat(self) -> int | None:
+        return self.number if self.experiment.repeats else None
+
+    @property
+    def folder(self) -> Path:
+        """Of the models that its trials share; another budget has another."""
+        told = [self.experiment.dataset, self.experiment.size, self.experiment.test, to_json(self.experiment.recipe)]
+        told += [self.experiment.teacher, self.experiment.student, dict(self.experiment.teacher_changes)]
+        name = f"{self.labels}-{'shared' if self.repeat is None else self.repeat}-{digest(repr(told).encode())[:8]}"
+        return self.runs / self.experiment.name / name
+
+
+def shortened(experiment: Experiment, epochs: int | None = None, **sizes: Any) -> Experiment:
+    """The experiment on a smaller budget: `epochs` shortens all three trainings in proportion, their schedule with them."""
+    recipe = experiment.recipe
+    if epochs is not None:
+        before, after = (
+            max(1, round(epochs * each / recipe.epochs)) for each in (recipe.teacher_epochs, recipe.student_epochs)
+        )
+        recipe = replace(recipe, teacher_epochs=before, student_epochs=after, epochs=epochs)
+    of_recipe = {name: sizes.pop(name) for name in ("batch_size", "precision", "device") if name in sizes}
+    return replace(experiment, recipe=replace(recipe, **of_recipe), **sizes)
+
+
+def budget_of(experiment: Experiment, labels: int, dataset: Dataset) -> dict[str, Any]:
+    """All that a line of the experiment costs and that a shorter one may change."""
+    left = len(dataset.train) - labels - experiment.validation
+    recipe = experiment.recipe
+    return {
+        "teacher_epochs": recipe.teacher_epochs,
+        "student_epochs": recipe.student_epochs,
+        "epochs": recipe.epochs,
+        "validation": experiment.validation,
+        "unlabeled": left if experiment.unlabeled is None else experiment.unlabeled,
+        "test": len(dataset.test) if experiment.test is None else min(experiment.test, len(dataset.test)),
+        "batch_size": recipe.batch_size,
+        "teacher": experiment.teacher,
+        "student": experiment.student,
+        "shape": "×".join(map(str, dataset.train.inputs.shape[1:])),
+    }
+
+
+def pretrain(trial: Trial, which: str) -> nn.Module:
+    """Line 1 of Algorithm 1: the teacher or the student, trained on the labeled rows; as stored where that is done."""
+    experiment, dataset = trial.experiment, dataset_of(trial.experiment, trial.root)
+    recipe = replace(experiment.recipe, seed=trial.repeat or 0)
+    if which == "teacher":
+        recipe = replace(recipe, **experiment.teacher_changes)
+    device = device_for(recipe.device)
+    model = _network(experiment.teacher if which == "teacher" else experiment.student, dataset, recipe.seed, which).to(
+        device
+    )
+    rows = splits(len(dataset.train), trial.labels, experiment.validation, trial=0, repeat=trial.repeat)["labeled"]
+    labeled = split_of("labeled", _data(dataset.train, rows), labels=True, folder=trial.folder)
+    test = split_of("test", _test(experiment, dataset), labels=True, folder=trial.folder)
+    assert labeled.labels is not None
+    examples = Examples(labeled.inputs, labeled.labels, torch.ones(len(labeled)), labeled.ids)
+    epochs = recipe.teacher_epochs if which == "teacher" else recipe.student_epochs
+    stage = Stage(which, trial.folder / which, examples, epochs, order=which)
+    make_folder(stage.folder, parents=True)
+    with stopping() as stop, display() as say, threads(recipe.threads), owning(trial.folder / f"{which}.lock"):
+        try:
+            run_stage(stage, model, recipe, {"test": test}, Watch(stop, say))
+        except StoppedError:
+            if stop():
+                stop.leave()
+            raise
+    return model
+
+
+def run_trial(trial: Trial) -> Line:
+    """Step (iii) of §3.1: deal out, label, weigh, train every arm; the line says all that became of it."""
+    started = time.monotonic()
+    experiment, dataset = trial.experiment, dataset_of(trial.experiment, trial.root)
+    teacher, student = pretrain(trial, "teacher"), pretrain(trial, "student")
+    sizes = {"labels": trial.labels, "validation": experiment.validation, "unlabeled": experiment.unlabeled}
+    rows = splits(len(dataset.train), **sizes, trial=trial.number, repeat=trial.repeat)  # type: ignore[arg-type]
+    parts = {name: _data(dataset.train, part) for name, part in rows.items()} | {"test": _test(experiment, dataset)}
+    recipe = replace(experiment.recipe, teacher_epochs=0, student_epochs=0, seed=trial.number)
+    arms = digest(" ".join(experiment.arms).encode())[:4]
+    folder = trial.folder / f"trial-{trial.number}-{experiment.validation}-{len(rows['unlabeled'])}-{arms}"
+    report = distill(teacher.cpu(), student.cpu(), **parts, rule=dict(experiment.arms), recipe=recipe, run=folder)
+    outcome, labels = report.outcome, dataset.train.labels[rows["unlabeled"]]
+    return {
+        "experiment": experiment.name,
+        "labels": trial.labels,
+        "trial": trial.number,
+        "repeat": trial.repeat,
+        "budget": budget_of(experiment, trial.labels, dataset),
+        "paper_budget": budget_of(trial.paper, trial.labels, dataset) if experiment.in_paper else None,
+        "data": dataset.described,
+        **_accuracies(outcome),
+        "margins": _margins(folder, labels),
+        "arms": {name: _arm(each) for name, each in outcome.arms.items()},
+        "settings": {name: dict(each.settings) for name, each in arms_of(dict(experiment.arms), recipe).items()},
+        "recipe": to_json(experiment.recipe),
+        "seed": trial.number,
+        "warnings": list(outcome.warnings),
+        **_where(outcome),
+        "seconds": round(time.monotonic() - started, 1),
+    }
+
+
+def dataset_of(experiment: Experiment, root: Path | None) -> Dataset:
+    return load(experiment.dataset, root, experiment.size)
+
+
+def is_pretrained(trial: Trial) -> bool:
+    return all(Ledger(trial.folder / which).state.get("finished") for which in ("teacher", "student"))
+
+
+def _network(spec: str, dataset: Dataset, seed: int, which: str) -> nn.Module:
+    begin(key(seed, "initial", which), torch.device("cpu"))
+    name, _, rest = spec.partition(":")
+    arguments = [f"channels={dataset.train.inputs.shape[1]}", f"classes={dataset.classes}", *filter(None, [rest])]
+    return build(f"{name}:{','.join(arguments)}")
+
+
+def _data(part: Rows, rows: np.ndarray[Any, Any]) -> Data:
+    """Rows of a data set: in memory where they are few, else from their file as they are needed."""
+    inputs: Any = part.inputs
+    few = len(rows) * inputs[:1].nbytes <= READ
+    picked = inputs[rows] if few else Picked(Mapped(Path(inputs.filename)), torch.from_numpy(rows))
+    return Data(picked, part.labels[rows], rows)
+
+
+def _test(experiment: Experiment, dataset: Dataset) -> Data:
+    count = len(dataset.test) if experiment.test is None else min(experiment.test, len(dataset.test))
+    return _data(dataset.test, np.arange(count))
+
+
+def _accuracies(outcome: Outcome) -> dict[str, Any]:
+    """Of the teacher and of the student before the arms."""
+    return {name: {split: round(value, 5) for split, value in found.items()} for name, found in outcome.accuracies.items()}
+
+
+def _margins(folder: Path, labels: np.ndarray[Any, Any]) -> dict[str, list[int]]:
+    """How many unlabeled rows the teacher labels rightly and wrongly, by its margin."""
+    logits = read_labels(folder / "labels", "unlabeled")
+    assert logits is not None
+    right, margins = logits.argmax(axis=1) == labels, margin(logits, "logits")
+    counts = {
+        "right": np.histogram(margins[right], BINS, (0, 1))[0],
+        "wrong": np.histogram(margins[~right], BINS, (0, 1))[0],
+    }
+    return {name: found.tolist() for name, found in counts.items()}
+
+
+def _arm(training: Training) -> dict[str, Any]:
+    """What a line says of one arm."""
+    kept = [training.refreshes[i] for i in sorted({0, len(training.refreshes) - 1})]
+    weights = [
+        {
+            "after": each.after,
+            "mean": round(each.weights.mean, 4),
+            "right": None if each.right is None else round(each.right.mean, 4),
+            "wrong": None if each.wrong is None else round(each.wrong.mean, 4),
+            "below_one": round(each.weights.share_below_one, 4),
+        }
+        for each in kept
+    ]
+    chosen = training.chosen
+    return {
+        "best": training.best,
+        "final": training.final,
+        "chosen": None if chosen is None else chosen.test,
+        "trajectory": [each.test for each in training.epochs],
+        "weights": weights,
+        "seconds": {name: round(value, 2) for name, value in training.seconds.items()},
+    }
+
+
+def _where(outcome: Outcome) -> dict[str, Any]:
+    found = dict(outcome.environment)
+    return {
+        "commit": found.pop("commit"),
+        "environment": {name: found[name] for name in ("processor", "cores", "torch", "device")},
+    }
