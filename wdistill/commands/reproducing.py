@@ -46,20 +46,20 @@ def add(commands: Any) -> None:
 
 
 def run_reproduce(arguments: argparse.Namespace) -> None:
-    catalogue = _experiments()
-    folder = arguments.results or Path(catalogue.__file__).parent
+    experiments = _experiments()
+    folder = arguments.results or Path(experiments.__file__).parent
     if arguments.list or not arguments.names:
-        catalogue.show(folder)
+        experiments.show(folder)
         return
-    items = [catalogue.find(name) for name in arguments.names]
+    items = [experiments.find(name) for name in arguments.names]
     sizes = ("labels", "trials", "epochs", "unlabeled", "validation", "test", "arms", "batch_size", "precision", "size")
     budget = {name: value for name in sizes if (value := getattr(arguments, name)) is not None}
     runs = arguments.runs or folder / "runs"
-    catalogue.reproduce(items, budget, folder=folder, runs=runs, root=arguments.root, workers=arguments.workers)
+    experiments.reproduce(items, budget, folder=folder, runs=runs, root=arguments.root, workers=arguments.workers)
 
 
 def _experiments() -> Any:
-    """The catalogue of a checkout: beside the library, or in the current folder."""
+    """The experiments of a checkout: beside the library, or in the current folder."""
     import importlib
 
     beside = Path(__file__).parent.parent.parent
@@ -67,7 +67,7 @@ def _experiments() -> Any:
         if (place / "experiments" / "catalogue.py").exists():
             if str(place) not in sys.path:
                 sys.path.insert(0, str(place))
-            return importlib.import_module("experiments.catalogue")
+            return importlib.import_module("experiments.reproducing")
     raise FileError(
         "the experiments are not here",
         where=str(Path.cwd()),

@@ -1,0 +1,135 @@
+"""What `wdistill reproduce` does: find the items, run what has no line yet, make tables and figures of the lines."""
+
+from __future__ import annotations
+
+import difflib
+import io
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from experiments import lines
+from experiments.catalogue import ITEMS
+from experiments.protocol import Experiment, Item, Line, Trial, budget_of, dataset_of, shortened
+from experiments.running import run
+from wdistill import store
+from wdistill.errors import ConfigError
+
+
+def find(name: str) -> Item:
+    for item in ITEMS:
+        if item.name == name:
+            return item
+    close = difflib.get_close_matches(name, [item.name for item in ITEMS], 1)
+    raise ConfigError(
+        "no such table or figure",
+        where="wdistill reproduce",
+        found=repr(name),
+        expected=", ".join(item.name for item in ITEMS),
+        remedy=f"did you mean {close[0]}?" if close else "wdistill reproduce --list says what each of them shows",
+    )
+
+
+def show(folder: Path) -> None:
+    """Every table and figure, and what has been run of it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "shows", "trials", "of the full budget", box=None, pad_edge=False)
+    for item in ITEMS:
+        found = [line for known in read_lines(item, folder).values() for line in known]
+        full = sum(line["paper_budget"] in (None, line["budget"]) for line in found)
+        wanted = sum(len(each.labels) * each.trials for each in item.experiments)
+        table.add_row(item.name, item.shows, str(len(found)), f"{full} of {wanted}")
+    Console().print(table)
+
+
+def reproduce(
+    items: Sequence[Item], budget: Mapping[str, Any], *, folder: Path, runs: Path, root: Path | None, workers: int
+) -> None:
+    """Run the trials of all items that have no line yet, the first trial of everything first; then draw every item."""
+    experiments = {each.name: each for item in items for each in item.experiments}.values()
+    trials = [trial for each in experiments for trial in trials_of(each, budget, root, runs)] if budget.get("trials") != 0 else []
+    trials.sort(key=lambda trial: trial.number)
+    missing = [trial for trial in trials if not is_done(trial, lines.read(path_of(trial.experiment, folder)))]
+    for text in dict.fromkeys(text for trial in missing for text in differences(trial)):
+        print(text, file=sys.stderr)
+    store.make_folder(folder / "results", parents=True)
+    if missing:
+        print(f"{len(missing)} trials to run, {len(trials) - len(missing)} have been run before", file=sys.stderr, flush=True)
+        run(missing, folder / "results", workers)
+    for item in items:
+        draw(item, folder)
+
+
+def trials_of(experiment: Experiment, budget: Mapping[str, Any], root: Path | None, runs: Path) -> list[Trial]:
+    """The trials of an experiment on a budget, in its own order."""
+    given = dict(budget)
+    if "arms" in given:
+        given["arms"] = _some_arms(experiment, given["arms"])
+    shorter = shortened(experiment, **given)
+    numbers = [(number, labels) for number in range(shorter.trials) for labels in shorter.labels]
+    return [Trial(shorter, experiment, labels, number, root, runs) for number, labels in numbers]
+
+
+def is_done(trial: Trial, known: Iterable[Line]) -> bool:
+    """Whether there is a line of the same trial on the same budget that has all its arms."""
+    wanted = budget_of(trial.experiment, trial.labels, dataset_of(trial.experiment, trial.root))
+    same = (trial.labels, trial.number, trial.repeat, wanted)
+    return any(
+        (line["labels"], line["trial"], line["repeat"], line["budget"]) == same and set(trial.experiment.arms) <= set(line["arms"])
+        for line in known
+    )
+
+
+def differences(trial: Trial) -> list[str]:
+    """Where a trial falls short of the full protocol, in words."""
+    dataset = dataset_of(trial.experiment, trial.root)
+    full, short = (budget_of(each, trial.labels, dataset) for each in (trial.paper, trial.experiment))
+    name = trial.experiment.name
+    told = [f"{name}: {part} {short[part]} instead of {full[part]}" for part in full if full[part] != short[part]]
+    if short["epochs"] != full["epochs"]:
+        told.append(f"{name}: the schedule of the learning rate is shortened in proportion to the epochs")
+    if not dataset.official:
+        told.append(f"{name}: the data are not from the official files: {dataset.source}")
+    return told
+
+
+def draw(item: Item, folder: Path) -> None:
+    """Make the item's table and figures of the lines there are, and print the table."""
+    known = read_lines(item, folder)
+    if not any(known.values()):
+        print(f"{item.name}: no lines yet", file=sys.stderr)
+        return
+    for place in ("tables", "figures"):
+        store.make_folder(folder / place)
+    text = item.tables(known)
+    store.write_bytes(folder / "tables" / f"{item.name}.md", text.encode())
+    for stem, figure in item.figures(known).items():
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+        store.write_bytes(folder / "figures" / f"{stem}.svg", buffer.getvalue())
+    print(text)
+
+
+def read_lines(item: Item, folder: Path) -> dict[str, list[Line]]:
+    return {each.name: lines.read(path_of(each, folder)) for each in item.experiments}
+
+
+def path_of(experiment: Experiment, folder: Path) -> Path:
+    return folder / "results" / f"{experiment.name}.jsonl"
+
+
+def _some_arms(experiment: Experiment, names: Sequence[str]) -> dict[str, Any]:
+    unknown = [name for name in names if name not in experiment.arms]
+    if unknown:
+        raise ConfigError(
+            "no such arm",
+            where=f"--arms, {experiment.name}",
+            found=", ".join(unknown),
+            expected=", ".join(experiment.arms),
+            remedy="name some of these",
+        )
+    return {name: experiment.arms[name] for name in experiment.arms if name in names}
