@@ -38,6 +38,7 @@ from wdistill.training.networks import NETWORKS
 from wdistill.training.predicting import accuracy, classes_of, predict
 from wdistill.training.randomness import begin, key
 from wdistill.training.stage import StoppedError, Watch
+from wdistill.training.vid import check_vid
 from wdistill.training.work import Work, rows_that_weigh, threads
 from wdistill.training.workers import crew, packed
 from wdistill.watching import display
@@ -143,6 +144,7 @@ class _Distillation:
         classes = self._classes(splits, master, pupil)
         tables = _read_tables(teacher, splits, named, classes, self.recipe.kind) if master is None else None
         self._check_rules(splits)
+        check_vid(self.recipe, pupil, master, splits["labeled"].inputs)
         self._begin(splits, master, pupil, tables, classes, (teacher, student))
         if not self._is_finished():
             self._remember_what_is_heard()
@@ -336,8 +338,8 @@ class _Distillation:
         watch: Watch,
     ) -> None:
         def work(name: str, model: nn.Module, rule: AnyRule | None = None) -> Work:
-            device = str(self.device)
-            return Work(self.folder, name, rule, copy.deepcopy(model), splits, classes, self.recipe, device)
+            device, read = str(self.device), teacher if rule is not None and self.recipe.vid else None
+            return Work(self.folder, name, rule, copy.deepcopy(model), splits, classes, self.recipe, device, read)
 
         pretraining = [work("student", student)] if teacher is None else [work("teacher", teacher), work("student", student)]
         do_all(pretraining)
