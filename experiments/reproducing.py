@@ -6,7 +6,6 @@ import difflib
 import io
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +50,18 @@ def reproduce(
 ) -> None:
     """Run the trials of all items that have no line yet, the first trial of everything first; then draw every item."""
     experiments = {each.name: each for item in items for each in item.experiments}.values()
-    trials = [trial for each in experiments for trial in trials_of(each, budget, root, runs)] if budget.get("trials") != 0 else []
+    trials = (
+        [trial for each in experiments for trial in trials_of(each, budget, root, runs)] if budget.get("trials") != 0 else []
+    )
     trials.sort(key=lambda trial: trial.number)
     missing = [trial for trial in trials if not is_done(trial, lines.read(path_of(trial.experiment, folder)))]
     for text in dict.fromkeys(text for trial in missing for text in differences(trial)):
         print(text, file=sys.stderr)
     store.make_folder(folder / "results", parents=True)
     if missing:
-        print(f"{len(missing)} trials to run, {len(trials) - len(missing)} have been run before", file=sys.stderr, flush=True)
+        print(
+            f"{len(missing)} trials to run, {len(trials) - len(missing)} have been run before", file=sys.stderr, flush=True
+        )
         run(missing, folder / "results", workers)
     for item in items:
         draw(item, folder)
@@ -79,7 +82,8 @@ def is_done(trial: Trial, known: Iterable[Line]) -> bool:
     wanted = budget_of(trial.experiment, trial.labels, dataset_of(trial.experiment, trial.root))
     same = (trial.labels, trial.number, trial.repeat, wanted)
     return any(
-        (line["labels"], line["trial"], line["repeat"], line["budget"]) == same and set(trial.experiment.arms) <= set(line["arms"])
+        (line["labels"], line["trial"], line["repeat"], line["budget"]) == same
+        and set(trial.experiment.arms) <= set(line["arms"])
         for line in known
     )
 

@@ -31,8 +31,9 @@ def values(name: str) -> st.SearchStrategy[Any]:
     optional = type(None) in get_args(hint)
     kind, choices = module._kind(name)
     if get_origin(hint) is tuple:
-        words = st.sampled_from(choices or ("debiased", "unweighted", "debiased,fidelity", "shuffled"))
-        return st.lists(words, min_size=0 if choices else 1, unique=True).map(tuple)
+        pairs = ("layers.2=layers.5", "stem=body.0.conv")
+        words = choices or (pairs if name == "vid" else ("debiased", "unweighted", "debiased,fidelity", "shuffled"))
+        return st.lists(st.sampled_from(words), min_size=name == "rule", unique=True).map(tuple)
     if choices:
         return st.sampled_from(choices)
     if kind is bool:
@@ -97,15 +98,21 @@ def test_flags_become_settings() -> None:
     found = read_recipe([], given)
     assert found == Recipe(rule=("debiased", "unweighted,fidelity"), augmentation=("flip", "translate"), rate=1.0)
     assert read_recipe([], flags("--temperature-squared")).temperature_squared
+    pairs = read_recipe([], flags("--vid", "layers.2=layers.5, stem=body.0", "--vid-scale", "2"))
+    assert pairs == Recipe(vid=("layers.2=layers.5", "stem=body.0"), vid_scale=2.0)
     assert flags() == {} and read_recipe([], {"epochs": None}) == Recipe()
 
 
 def test_later_files_win_and_flags_win_over_files(tmp_path: Path) -> None:
-    first = write(tmp_path, "epochs = 1\nrate = 2\nbatch_size = 3\ntemperature_squared = true\naugmentation = ['flip']", "a")
+    first = write(
+        tmp_path,
+        "epochs = 1\nrate = 2\nbatch_size = 3\ntemperature_squared = true\naugmentation = ['flip']\nvid = ['a=b']",
+        "a",
+    )
     second = write(tmp_path, "rate = 0.5\nbatch_size = 4\n", "b")
-    given = flags("--batch-size", "5", "--no-temperature-squared", "--augmentation", "none")
+    given = flags("--batch-size", "5", "--no-temperature-squared", "--augmentation", "none", "--vid", "none")
     assert read_recipe([first, second], given) == Recipe(epochs=1, rate=0.5, batch_size=5)
-    assert read_recipe([second, first], {}).rate == 2.0
+    assert read_recipe([second, first], {}).rate == 2.0 and read_recipe([first], {}).vid == ("a=b",)
 
 
 @pytest.mark.parametrize(
@@ -164,6 +171,17 @@ BAD = [
     ("augmentation", ["flip", "rotate"]),
     ("augmentation", ["flip", "flip"]),
     ("augmentation", "flip"),
+    ("vid", "a=b"),
+    ("vid", [1]),
+    ("vid", ["a"]),
+    ("vid", ["a="]),
+    ("vid", ["=b"]),
+    ("vid", ["a=b=c"]),
+    ("vid", ["a=b,c=d"]),
+    ("vid", ["a = b"]),
+    ("vid", ["a=b", "a=b"]),
+    ("vid_scale", 0),
+    ("vid_scale", float("inf")),
     ("rule", []),
     ("rule", "debiased"),
     ("rule", [1]),
@@ -201,6 +219,7 @@ def test_nan_in_a_file_is_refused(tmp_path: Path) -> None:
         {"rule": ("unweighted",), "estimate": "ratio"},
         {"rule": ("fidelity",), "confidence": "entropy"},
         {"momentum": 0.5},
+        {"vid_scale": 0.5},
     ],
 )
 def test_conflicts_name_both_settings(settings: dict[str, Any]) -> None:
@@ -217,6 +236,7 @@ def test_what_belongs_together_is_accepted() -> None:
     check_recipe(Recipe(rule=("shuffled",), estimate="conditional", optimizer="sgd", momentum=0.5))
     check_recipe(Recipe(rule=("shuffled-threshold",), threshold=0.5))
     check_recipe(Recipe(refresh=1, validation_in_training="half"))
+    check_recipe(Recipe(vid=("a=b", "a=c", "b=c"), vid_scale=0.5))
 
 
 def test_a_memorised_validation_set_and_a_refresh_that_never_comes_are_warned_of() -> None:

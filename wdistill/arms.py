@@ -48,7 +48,7 @@ def shuffled(rule: AnyRule = debiased, *, seed: int = 0) -> Shuffled:
 
 SETTINGS = (  # that an arm may have of its own: all others would end the pairing, or belong to the run
     *("targets", "temperature", "temperature_squared", "confidence", "estimate", "neighbors", "threshold"),
-    *("refresh", "validation_in_training"),
+    *("refresh", "validation_in_training", "vid", "vid_scale"),
 )
 
 

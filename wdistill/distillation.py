@@ -38,6 +38,7 @@ from wdistill.training.networks import NETWORKS
 from wdistill.training.predicting import accuracy, classes_of, predict
 from wdistill.training.randomness import begin, key
 from wdistill.training.stage import StoppedError, Watch
+from wdistill.training.vid import check_vid
 from wdistill.training.work import Work, rows_that_weigh, threads
 from wdistill.training.workers import crew, packed
 from wdistill.watching import display
@@ -146,6 +147,8 @@ class _Distillation:
         classes = self._classes(splits, master, pupil)
         tables = _read_tables(teacher, splits, named, classes, self.recipe.kind) if master is None else None
         self._check_rules(splits)
+        for recipe in dict.fromkeys(arm.recipe(self.recipe) for arm in self.arms.values()):
+            check_vid(recipe, pupil, master, splits["labeled"].inputs)
         self._begin(splits, master, pupil, tables, classes, (teacher, student))
         if not self._is_finished():
             self._remember_what_is_heard()
@@ -341,8 +344,8 @@ class _Distillation:
     ) -> None:
         def work(name: str, model: nn.Module, arm: Arm | None = None) -> Work:
             device, recipe = str(self.device), self.recipe if arm is None else arm.recipe(self.recipe)
-            rule = None if arm is None else arm.rule
-            return Work(self.folder, name, rule, copy.deepcopy(model), splits, classes, recipe, device)
+            rule, read = (None, None) if arm is None else (arm.rule, teacher if recipe.vid else None)
+            return Work(self.folder, name, rule, copy.deepcopy(model), splits, classes, recipe, device, read)
 
         pretraining = [work("student", student)] if teacher is None else [work("teacher", teacher), work("student", student)]
         do_all(pretraining)

@@ -54,7 +54,11 @@ class Recipe:
     # what to match
     targets: Literal["soft", "hard"] = setting("soft", "the teacher's distribution, or its most likely class")
     temperature: float = setting(1.0, "of both softmaxes: in loss, distortion and confidence", above=0)
-    temperature_squared: bool = setting(False, "multiply the loss by the square of the temperature")
+    temperature_squared: bool = setting(False, "multiply the cross-entropy by the square of the temperature")
+    vid: tuple[str, ...] = setting(
+        (), "pairs STUDENT_LAYER=TEACHER_LAYER whose features are matched too (VID), several with a comma"
+    )
+    vid_scale: float = setting(1.0, "of the VID loss, beside the cross-entropy", above=0)
 
     # how to weigh
     rule: tuple[str, ...] = setting(
@@ -86,6 +90,9 @@ TYPES: dict[str, Any] = get_type_hints(Recipe)  # of the fields, in their order
 _FIELDS = {each.name: each for each in fields(Recipe)}
 SAFE = frozenset({"workers", "checkpoint_seconds"})  # may differ when a run goes on: they change no bit of its result
 ARM = re.compile(r"\w+([.:-]\w+)*(,\w+([.:-]\w+)*)*")  # names of rules, with commas between
+PAIR = re.compile(r"[^\s=,]+=[^\s=,]+")  # dotted names of two layers
+LISTS = {"augmentation": "KIND[,KIND]", "vid": "S=T[,S=T…]"}  # lists that may be empty, and stand in one flag
+EXAMPLES = {"augmentation": "flip", "vid": "layers.2=layers.5", "rule": "debiased"}  # of one word in a list
 
 
 def check_recipe(recipe: Recipe) -> None:
@@ -124,9 +131,15 @@ def from_json(values: Mapping[str, Any], where: str = "recipe") -> Recipe:
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Lines such as "epochs: 200 → 100", one for each setting that differs and may not differ when a run goes on."""
+    """Lines such as "epochs: 200 → 100", one for each setting that differs and may not differ when a run goes on.
+
+    A setting that a recipe lacks, because it was written before there was such a setting, has its default.
+    """
     names = [*TYPES, *sorted({*old, *new} - {*TYPES})]
-    pairs = {name: tuple(_plain(values.get(name, "absent")) for values in (old, new)) for name in names if name not in SAFE}
+    defaults = {**dict.fromkeys(names, "absent"), **{name: each.default for name, each in _FIELDS.items()}}
+    pairs = {
+        name: tuple(_plain(values.get(name, defaults[name])) for values in (old, new)) for name in names if name not in SAFE
+    }
     return [f"{name}: {_shown(before)} → {_shown(after)}" for name, (before, after) in pairs.items() if before != after]
 
 
@@ -137,8 +150,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         text = each.metadata["meaning"] + (f" (default: {default})" if each.default is not None else "")
         text = text.replace("%", "%%")
         kind, choices = _kind(each.name)
-        if kind is tuple and choices:
-            parser.add_argument(flag, type=_words, metavar="KIND[,KIND]", help=text)
+        if each.name in LISTS:
+            parser.add_argument(flag, type=_words, metavar=LISTS[each.name], help=text)
         elif kind is tuple:
             parser.add_argument(flag, type=_arm, action="append", metavar="RULE[,RULE…]", help=text)
         elif kind is bool:
@@ -214,16 +227,18 @@ def checked(name: str, value: Any, where: str) -> Any:
         "a value of the wrong type",
         where=where,
         found=f"{value!r}, {_article(type(value).__name__)}",
-        expected=wanted.get(kind, f'a list of strings, such as ["{(*choices, "debiased")[0]}"]'),
+        expected=wanted.get(kind, f'a list of strings, such as ["{EXAMPLES.get(name)}"]'),
         remedy="write it as that",
     )
 
 
 def _checked_words(name: str, words: tuple[str, ...], choices: tuple[str, ...], where: str) -> tuple[str, ...]:
-    """A list of names: choices, or arms, which are names of rules with commas between."""
+    """A list of names: choices, pairs of layers, or arms, which are names of rules with commas between."""
     for word in words:
         if choices:
             _check_choice(word, choices, where)
+        elif name == "vid":
+            _check_pair(word, where)
         elif not ARM.fullmatch(word) or len(set(word.split(","))) < len(word.split(",")):
             raise ConfigError(
                 "not an arm",
@@ -233,7 +248,7 @@ def _checked_words(name: str, words: tuple[str, ...], choices: tuple[str, ...], 
                 remedy='write "debiased" or "debiased,fidelity", for example',
             )
     twice = next((word for word in words if words.count(word) > 1), None)
-    if twice is not None or not (words or choices):
+    if twice is not None or not (words or name in LISTS):
         raise ConfigError(
             f"{twice} stands twice" if words else "an empty list",
             where=where,
@@ -242,6 +257,17 @@ def _checked_words(name: str, words: tuple[str, ...], choices: tuple[str, ...], 
             remedy="leave one out" if words else 'write ["debiased"], for example',
         )
     return words
+
+
+def _check_pair(value: str, where: str) -> None:
+    if not PAIR.fullmatch(value):
+        raise ConfigError(
+            "not a pair of layers",
+            where=where,
+            found=repr(value),
+            expected="the dotted name of a layer of the student, =, and that of one of the teacher, with no spaces",
+            remedy=f'write "{EXAMPLES["vid"]}", for example',
+        )
 
 
 def _check_choice(value: str, choices: tuple[str, ...], where: str) -> None:
@@ -295,6 +321,8 @@ def _check_conflicts(recipe: Recipe) -> None:
         raise _conflict(recipe, "decayed", "weight_decay", "needs a weight_decay above 0")
     if recipe.optimizer != "sgd" and recipe.momentum != _FIELDS["momentum"].default:
         raise _conflict(recipe, "momentum", "optimizer", "needs the optimizer sgd")
+    if not recipe.vid and recipe.vid_scale != _FIELDS["vid_scale"].default:
+        raise _conflict(recipe, "vid_scale", "vid", "needs pairs of layers")
 
 
 def _conflict(recipe: Recipe, name: str, other: str, what: str) -> ConfigError:

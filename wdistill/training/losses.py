@@ -28,7 +28,12 @@ def weighted_loss(logits: Tensor, targets: Tensor, weights: Tensor, temperature:
     cooled = wide / temperature if temperature != 1 else wide
     if targets.ndim == 2:
         return cross_entropy(cooled, targets * weights[:, None])
-    return torch.dot(cross_entropy(cooled, targets, reduction="none"), weights.to(cooled.dtype)) / len(weights)
+    return weighted_mean(cross_entropy(cooled, targets, reduction="none"), weights)
+
+
+def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
+    """Mean over the batch of weight × loss, both (b,): never divided by the sum of weights."""
+    return torch.dot(losses, weights.to(losses.dtype)) / len(weights)
 
 
 def _log_softmax(logits: Tensor, temperature: float) -> Tensor:

@@ -84,24 +84,14 @@ def device_of(model: nn.Module) -> torch.device:
 
 def classes_of(model: nn.Module, name: str, inputs: Inputs, precision: str) -> int:
     """The number of classes K that a model tells apart, found by reading two rows; refuses what is not logits."""
-    rows = torch.arange(min(2, len(inputs)))
-    (batch,) = inputs.batches([rows])
-    training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            logits: Any = forward(model, batch, device_of(model), precision)
-    except Exception as error:
-        raise failed(error, f"the {name}", batch) from error
-    finally:
-        model.train(training)
+    logits, rows = glance(model, name, inputs, precision), min(2, len(inputs))
     shape = getattr(logits, "shape", None)
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(rows) or logits.shape[1] < 2:
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != rows or logits.shape[1] < 2:
         raise ConfigError(
             f"the {name} does not return logits",
             where=type(model).__name__,
             found=f"a tensor of shape {tuple(shape)}" if shape is not None else f"a {type(logits).__name__}",
-            expected=f"one tensor (rows, classes): here ({len(rows)}, 2 or more)",
+            expected=f"one tensor (rows, classes): here ({rows}, 2 or more)",
             remedy="wrap the module in one whose forward returns the logits alone",
         )
     sums = logits.float().sum(1)
@@ -114,6 +104,20 @@ def classes_of(model: nn.Module, name: str, inputs: Inputs, precision: str) -> i
             remedy="remove the softmax at the end of the module",
         )
     return int(logits.shape[1])
+
+
+def glance(model: nn.Module, name: str, inputs: Inputs, precision: str) -> Any:
+    """What a model makes of the first two rows, in eval mode."""
+    (batch,) = inputs.batches([torch.arange(min(2, len(inputs)))])
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            return forward(model, batch, device_of(model), precision)
+    except Exception as error:
+        raise failed(error, f"the {name}", batch) from error
+    finally:
+        model.train(training)
 
 
 def failed(error: Exception, who: str, batch: Tensor) -> ConfigError | UnfinishedError:

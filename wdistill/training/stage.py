@@ -2,7 +2,7 @@
 
 Algorithm 1 of the paper trains three times: the teacher and the student on the labeled rows, then the student on the union
 with weights that are estimated before the first epoch and, if asked, refreshed. All three are this loop; only the third has
-an `estimate`. The loop never sees a teacher, and a batch never leaves torch.
+an `estimate`, and may have a `guide`. The loop never sees a teacher (a guide may), and a batch never leaves torch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from wdistill.training import tensors
 from wdistill.training.augmentation import augment
 from wdistill.training.data import Split
 from wdistill.training.inputs import Inputs
-from wdistill.training.losses import weighted_loss
+from wdistill.training.losses import weighted_loss, weighted_mean
 from wdistill.training.predicting import accuracy, device_of, failed, forward, predict
 from wdistill.training.randomness import begin, key, permutation
 from wdistill.training.schedules import SCHEDULES
@@ -59,6 +59,14 @@ class Estimate:
 
 
 @dataclass(frozen=True, eq=False)
+class Guide:
+    """A second loss for every example, whose own parameters are trained along and kept in checkpoints, but in no result."""
+
+    module: nn.Module  # the parameters, on the model's device
+    per_example: Callable[[Tensor], Tensor]  # the augmented batch that the model has just read → (b,)
+
+
+@dataclass(frozen=True, eq=False)
 class Stage:
     """One training: what, for how long, and where its ledger lies."""
 
@@ -68,10 +76,11 @@ class Stage:
     epochs: int
     order: str  # stages of the same order see the same batches, augmentation and dropout
     temperature: float = 1.0
-    scale: float = 1.0  # of the loss
+    scale: float = 1.0  # of the cross-entropy
     estimate: Callable[[nn.Module, int], Estimate] | None = None  # (student, epochs trained) → weights
     restore: Callable[[Ledger, Refresh], Tensor] | None = None  # the weights of an earlier estimate, from its file
     every: int | None = None  # epochs from one estimate to the next
+    guide: Guide | None = None  # what is minimised beside the cross-entropy, with the same weights
     trajectory: bool = False  # measure accuracies after every epoch, not only the last
 
 
@@ -121,7 +130,8 @@ class _Run:
         self.device = device_of(model)
         self.ledger, self.at = Ledger(stage.folder), Position()
         self.weights, self.targets = stage.examples.weights.to(self.device), stage.examples.targets.to(self.device)
-        self.optimizer = make_optimizer(model, recipe)
+        self.guiding = stage.guide.module if stage.guide else nn.Module()  # which has no parameters
+        self.optimizer = make_optimizer(nn.ModuleList([model, self.guiding]), recipe)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.precision == "float16")
         self.chosen = tensors.parameters(model)
         self.files: dict[str, bytes] = {}  # estimated, not yet committed
@@ -190,7 +200,11 @@ class _Run:
             raise failed(error, f"the {self.stage.name}", batch) from error
         targets, weights = self.targets.index_select(0, rows), self.weights.index_select(0, rows)
         mean = weighted_loss(logits, targets, weights, self.stage.temperature)
-        return mean * self.stage.scale if self.stage.scale != 1 else mean
+        if self.stage.scale != 1:
+            mean = mean * self.stage.scale
+        if self.stage.guide:
+            mean = mean + weighted_mean(self.stage.guide.per_example(batch), weights)
+        return mean
 
     def _step(self, loss: Tensor) -> None:
         self.optimizer.zero_grad(set_to_none=True)
@@ -303,9 +317,11 @@ class _Run:
         name = f"checkpoint-{self.at.epoch:05d}-{self.at.step:07d}.safetensors"
         current = tensors.parameters(self.model)
         tensors.check_finite(dict(self.model.named_parameters()), self.stage.name)  # a buffer may hold a mask of infinities
+        tensors.check_finite(dict(self.guiding.named_parameters()), f"the guide of {self.stage.name}")
         content = tensors.to_bytes(
             tensors.prefixed("model/", current)
             | tensors.prefixed("chosen/", self.chosen)
+            | tensors.prefixed("guide/", tensors.parameters(self.guiding))
             | tensors.prefixed("optimizer/", tensors.optimizer_state(self.optimizer))
         )
         self.at.seconds["store"] += time.perf_counter() - started
@@ -341,6 +357,7 @@ class _Run:
         found = self._tensors(self.checkpoint)
         tensors.load_parameters(self.model, tensors.under("model/", found), self.stage.name)
         self.chosen = tensors.under("chosen/", found)
+        tensors.load_parameters(self.guiding, tensors.under("guide/", found), f"the guide of {self.stage.name}")
         tensors.load_optimizer(self.optimizer, tensors.under("optimizer/", found))
         if self.at.scale is not None:
             self.scaler.load_state_dict(self.at.scale)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +20,10 @@ from wdistill.training import tensors
 from wdistill.training.data import Split, on_device
 from wdistill.training.inputs import Picked, union
 from wdistill.training.labels import read_labels
+from wdistill.training.predicting import device_of
 from wdistill.training.randomness import key, permutation
-from wdistill.training.stage import Examples, Stage, Watch, run_stage
+from wdistill.training.stage import Examples, Guide, Stage, Watch, run_stage
+from wdistill.training.vid import guided
 from wdistill.training.weighing import Weigher
 
 BLOCK = 1 << 12  # rows whose soft targets are computed at once
@@ -39,6 +41,7 @@ class Work:
     classes: int
     recipe: Recipe
     device: str
+    teacher: nn.Module | None = None  # of an arm whose recipe pairs its layers; its parameters are those of the run
 
     @property
     def folder(self) -> Path:
@@ -107,7 +110,19 @@ def train_arm(work: Work, rule: AnyRule, model: nn.Module, splits: Mapping[str, 
     )
     start = Ledger(work.run / "student")
     tensors.load_parameters(model, tensors.from_bytes(start.read("parameters.safetensors"), "student"), "student")
-    run_stage(stage, model, recipe, _measured(splits, weighing), watch)
+    with guiding(work, model, labeled) as guide:
+        run_stage(replace(stage, guide=guide), model, recipe, _measured(splits, weighing), watch)
+
+
+def guiding(work: Work, student: nn.Module, labeled: Split) -> AbstractContextManager[Guide | None]:
+    """What an arm minimises beside the cross-entropy: nothing, or the VID of its recipe, with the run's own teacher."""
+    if not work.recipe.vid:
+        return nullcontext()
+    assert work.teacher is not None
+    teacher = work.teacher.to(device_of(student))
+    trained = Ledger(work.run / "teacher").read("parameters.safetensors")
+    tensors.load_parameters(teacher, tensors.from_bytes(trained, "teacher"), "teacher")
+    return guided(work.recipe, student, teacher, labeled.inputs)
 
 
 def targets_of(known: list[Tensor], teacher: NDArray[np.float32], recipe: Recipe, classes: int) -> Tensor:
