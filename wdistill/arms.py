@@ -179,3 +179,8 @@ def _checked(weights: Any, n: int, name: str) -> Floats:
             rows=outside[:5].tolist(),
         )
     return found
+
+
+def arm(rule: Any, **settings: Any) -> Any:
+    """A rule with settings of the recipe that hold for this arm alone."""
+    return rule, settings

@@ -43,6 +43,7 @@ class Recipe:
     rate: float = setting(0.001, "initial learning rate", above=0)
     momentum: float = setting(0.9, "of sgd", least=0, below=1)
     weight_decay: float = setting(0.0, "added to the gradient as this multiple of every parameter (L2)", least=0)
+    decayed: Literal["all", "kernels"] = setting("all", "which parameters decay: all, or the kernels of convolutions")
     schedule: Literal["steps", "warmup", "constant"] = setting(
         "steps", "of the rate: the paper's steps, its warmup for ImageNet, or constant"
     )
