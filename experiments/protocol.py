@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from experiments.lines import Line
 from wdistill import Data, Outcome, Recipe, Training, distill, margin
 from wdistill.arms import arms_of
 from wdistill.datasets import Dataset, Rows, load, splits
@@ -37,7 +38,6 @@ from wdistill.watching import display
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Line = dict[str, Any]
 BINS = 20  # of the teacher's margin
 
 

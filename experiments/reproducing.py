@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import io
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,9 @@ from typing import Any
 
 from experiments import lines
 from experiments.catalogue import ITEMS
-from experiments.protocol import Experiment, Item, Line, Trial, budget_of, dataset_of, shortened
+from experiments.figures import rendered
+from experiments.lines import Line
+from experiments.protocol import Experiment, Item, Trial, budget_of, dataset_of, shortened
 from experiments.running import run
 from wdistill import store
 from wdistill.errors import ConfigError
@@ -112,9 +113,7 @@ def draw(item: Item, folder: Path) -> None:
     text = item.tables(known)
     store.write_bytes(folder / "tables" / f"{item.name}.md", text.encode())
     for stem, figure in item.figures(known).items():
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-        store.write_bytes(folder / "figures" / f"{stem}.svg", buffer.getvalue())
+        store.write_bytes(folder / "figures" / f"{stem}.svg", rendered(figure, "svg"))
     print(text)
 
 

@@ -12,7 +12,8 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from experiments import lines
-from experiments.protocol import Line, Trial, is_pretrained, pretrain, run_trial
+from experiments.lines import Line
+from experiments.protocol import Trial, is_pretrained, pretrain, run_trial
 from wdistill.training.workers import die_with_parent
 
 

@@ -91,6 +91,22 @@ def owning(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+@contextmanager
+def waiting_for(path: Path) -> Iterator[None]:
+    """Hold the lock of a file that several processes write anew in turn; the lock lies beside it and stays there."""
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        before("open", lock)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise storage_error(error, lock) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 def _say_who(handle: int, owner: str) -> None:
     """For the message to others; the lock holds without it, on a full disk too."""
     with suppress(OSError):

@@ -114,14 +114,14 @@ def _drawn(draw: Callable[[Axes], None], mark: str, label: str, height: float = 
         return svg.inline(figure, mark, label)
 
 
-def _spread(values: Floats) -> tuple[Floats, Floats]:
+def spread(values: Floats) -> tuple[Floats, Floats]:
     """Mean and standard deviation over trials of (trials, points); of one trial, none."""
     return values.mean(axis=0), values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1])
 
 
-def _draw_line(axes: Axes, x: NDArray[Any], values: Floats, color: str, line: Any = "solid", marker: str = "") -> None:
+def draw_line(axes: Axes, x: NDArray[Any], values: Floats, color: str, line: Any = "solid", marker: str = "") -> None:
     """The mean over trials of values (trials, points), and a band of one standard deviation."""
-    mean, std = _spread(values)
+    mean, std = spread(values)
     if len(values) > 1:
         axes.fill_between(x, mean - std, mean + std, color=color, alpha=0.16, linewidth=0)
     axes.plot(
@@ -149,7 +149,7 @@ def trajectory(outcomes: Sequence[Outcome], rows: Sequence[Row], mark: str) -> P
     if not curves:
         return None
     settled = [v[:, len(x) // 8 :] for x, v in curves.values()]  # the first steps would squeeze all that follows
-    bounds = [b for v in settled for mean, std in [_spread(v)] for b in ((mean - std).min(), (mean + std).max())]
+    bounds = [b for v in settled for mean, std in [spread(v)] for b in ((mean - std).min(), (mean + std).max())]
     low, high = min(bounds), max(bounds)
     references = [row for row in rows if row.role != "arm" and row.final and tested]
     levels = {row.name: 100 * row.final.mean for row in references if row.final}
@@ -165,7 +165,7 @@ def trajectory(outcomes: Sequence[Outcome], rows: Sequence[Row], mark: str) -> P
             color, dash = lines[name]
             axes.axhline(level, color=color, linewidth=1.2, linestyle=(0, dash))
         for name, (x, values) in curves.items():
-            _draw_line(axes, x, values, look[name].color, look[name].line)
+            draw_line(axes, x, values, look[name].color, look[name].line)
         axes.set_ylim(max(0, low - 0.06 * room), min(100, high + 0.06 * room) + 0.02 * room)
         axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
         axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
@@ -423,7 +423,7 @@ def movement(trainings: Sequence[Training], mark: str) -> Panel | None:
         from matplotlib.ticker import MaxNLocator
 
         for values, style in curves.values():
-            _draw_line(axes, after, values, style.color, style.line, marker="o" if most <= 12 else "")
+            draw_line(axes, after, values, style.color, style.line, marker="o" if most <= 12 else "")
         axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
         axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         axes.set_xlabel("epochs of training before the refresh")

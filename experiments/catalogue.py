@@ -1,0 +1,20 @@
+"""Every table and figure of the paper that is made of experiments, in its order."""
+
+from __future__ import annotations
+
+from experiments import celeba, cifar10, cifar100, fidelity, figure1, figure2, figure3, imagenet, svhn, temperature, updating
+from experiments.protocol import Item
+
+ITEMS: tuple[Item, ...] = (
+    figure1.ITEM,
+    figure2.ITEM,
+    figure3.ITEM,
+    svhn.ITEM,
+    cifar10.ITEM,
+    cifar100.ITEM,
+    celeba.ITEM,
+    imagenet.ITEM,
+    updating.ITEM,
+    fidelity.ITEM,
+    temperature.ITEM,
+)

@@ -1,0 +1,34 @@
+"""Figure 1: CIFAR-10 with 7,500 labels, without the rows that the teacher labels wrongly; its accuracy by margin.
+
+Command:  wdistill reproduce figure1
+Time:     measured times are in README.md; none where `cifar10` has been run
+Expected: curves without numbers: the oracle above unweighted, accuracy rising with the margin
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from experiments import cifar10
+from experiments import tables as made
+from experiments.figures import oracle_and_margin
+from experiments.lines import Line
+from experiments.protocol import Item
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LABELS = 7500
+
+
+def tables(lines: Mapping[str, list[Line]]) -> str:
+    found = [line for line in lines.get("cifar10", []) if line["labels"] == LABELS]
+    return made.by_labels(found, ("unweighted", "oracle"), {}, "Figure 1, left: CIFAR-10")
+
+
+def figures(lines: Mapping[str, list[Line]]) -> dict[str, Figure]:
+    return {"figure1": oracle_and_margin(lines.get("cifar10", []), LABELS, "Figure 1: CIFAR-10")}
+
+
+ITEM = Item("figure1", "Figure 1: an oracle, and the teacher's accuracy by margin", (cifar10.EXPERIMENT,), tables, figures)

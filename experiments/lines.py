@@ -1,0 +1,138 @@
+"""Results as lines: one JSON object for every trial, added to a file by any number of processes, grouped by budget."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from wdistill import checks, store
+from wdistill.errors import FileError
+
+Line = dict[str, Any]
+Key = tuple[int, int, int | None, str]  # number of labels, trial, repeat, budget as JSON
+Measure = Literal["best", "final", "chosen"]
+NEEDED = ("experiment", "labels", "trial", "repeat", "budget", "paper_budget", "data", "arms")  # by all that reads a line
+
+
+def read(path: Path) -> list[Line]:
+    """The lines of a file, none where there is no file yet. A last line that was torn is left out, with a warning."""
+    *ended, last = _content(path).split(b"\n")
+    lines = [_line(text, f"{path}, line {number}") for number, text in enumerate(ended, 1) if text.strip()]
+    if _torn(last):
+        checks.warn(f"{path}, line {len(ended) + 1}: torn, and left out")
+    elif last.strip():
+        lines.append(_line(last, f"{path}, line {len(ended) + 1}"))
+    return lines
+
+
+def append(path: Path, line: Line) -> None:
+    """Add a line. Other processes that add to the same file wait; a torn last line gives way."""
+    with store.waiting_for(path):
+        kept, mark, last = _content(path).rpartition(b"\n")
+        if last.strip() and not _torn(last):
+            mark, kept = b"\n", kept + mark + last
+        store.write_bytes(path, kept + mark + json.dumps(line, ensure_ascii=False).encode() + b"\n")
+
+
+def key(line: Line) -> Key:
+    """What tells a trial from others."""
+    return line["labels"], line["trial"], line["repeat"], json.dumps(line["budget"], sort_keys=True)
+
+
+def done(lines: Iterable[Line]) -> set[Key]:
+    """The trials that need not be run again."""
+    return {key(line) for line in lines}
+
+
+def budgets(lines: Iterable[Line]) -> list[list[Line]]:
+    """Lines that may stand in one table together, those with the most trials first.
+
+    They have the same budget, the same data, and the same thing varied between trials. All unlabeled rows are one budget,
+    though their number depends on the number of labels.
+    """
+    groups: dict[str, list[Line]] = {}
+    for line in {key(line): line for line in lines}.values():  # a trial that was run again counts once, as it came out last
+        budget, paper = line["budget"], line["paper_budget"]
+        rows = "all" if budget.get("unlabeled") == paper.get("unlabeled") else budget.get("unlabeled")
+        varied = "split" if line["repeat"] is None else "all"
+        shared = [{**budget, "unlabeled": rows}, line["data"], varied]
+        groups.setdefault(json.dumps(shared, sort_keys=True), []).append(line)
+    return sorted(groups.values(), key=lambda group: (-len(group), -_rows_seen(group[0])))
+
+
+def labels_of(group: Iterable[Line]) -> list[int]:
+    """The numbers of labels that there are trials of."""
+    return sorted({line["labels"] for line in group})
+
+
+def trials(group: Iterable[Line], labels: int) -> list[Line]:
+    """The lines of one number of labels, always in the same order."""
+    return sorted(
+        (line for line in group if line["labels"] == labels), key=lambda line: (line["repeat"] or 0, line["trial"])
+    )
+
+
+def accuracies(group: Iterable[Line], labels: int, model: str, measure: Measure = "best") -> list[float | None]:
+    """Test accuracies by trial, None where one is not known; of an arm, or of "teacher" and "student" as they were used."""
+    return [accuracy(line, model, measure) for line in trials(group, labels)]
+
+
+def accuracy(line: Line, model: str, measure: Measure = "best") -> float | None:
+    used = line.get(model) if model in ("teacher", "student") else None
+    found = used.get("test") if used is not None else line["arms"].get(model, {}).get(measure)
+    return None if found is None or math.isnan(found) else float(found)
+
+
+def arms_of(lines: Iterable[Line]) -> list[str]:
+    """The names of all arms, in the order they first occur."""
+    return list(dict.fromkeys(name for line in lines for name in line["arms"]))
+
+
+def _rows_seen(line: Line) -> int:
+    """By a student, in all epochs of an arm."""
+    budget = line["budget"]
+    return int((budget.get("epochs") or 0) * (line["labels"] + (budget.get("unlabeled") or 0)))
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise FileError(
+            "the results cannot be read",
+            where=str(path),
+            found=error.strerror or str(error),
+            expected="a file of JSON lines",
+            remedy="correct the path, or its permissions",
+        ) from None
+
+
+def _torn(last: bytes) -> bool:
+    """Whether what follows the last end of line is the beginning of a line that was never finished."""
+    try:
+        return bool(last.strip()) and not isinstance(json.loads(last), dict)
+    except (ValueError, RecursionError):
+        return True
+
+
+def _line(text: bytes, where: str) -> Line:
+    try:
+        found = json.loads(text)
+        problem = "" if isinstance(found, dict) else f"a {type(found).__name__}"
+    except (ValueError, RecursionError) as error:
+        found, problem = {}, str(error)
+    missing: Sequence[str] = [] if problem else [name for name in NEEDED if name not in found]
+    if problem or missing:
+        raise FileError(
+            "not a line of results",
+            where=where,
+            found=problem or f"no {', '.join(missing)}",
+            expected="one JSON object, as `wdistill reproduce` writes it",
+            remedy="restore the file, or take that line out: its trial is then run again",
+        )
+    return dict(found)

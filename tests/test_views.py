@@ -1,0 +1,398 @@
+"""Tables and figures of lines: numbers as computed by hand, what is missing stays missing, budgets are never mixed."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+from matplotlib.colors import to_hex
+
+from experiments import figures, lines, tables
+from experiments.captions import caption, short
+from experiments.catalogue import ITEMS
+from experiments.lines import Line, budgets
+from wdistill import FileError, StorageError, WdistillWarning, store
+from wdistill.inspection import BLUE, INK
+from wdistill.pages.accuracies import Difference
+
+PAPER_BUDGET = {"teacher_epochs": 200, "student_epochs": 200, "epochs": 200, "validation": 2000, "unlabeled": 63757}
+PAPER_BUDGET |= {"test": 26032, "batch_size": 32, "teacher": "mobilenet:width=2"}
+SMALL = {"teacher_epochs": 4, "student_epochs": 4, "epochs": 4, "unlabeled": 10000, "batch_size": 128}
+PAPER = {"teacher": {7500: (87.31, None)}, "debiased": {7500: (90.41, 0.12), 17500: (92.85, 0.1)}}
+PAPER |= {"unweighted": {7500: (89.89, 0.09), 17500: (92.45, 0.07)}}
+
+
+def line(
+    arms: Mapping[str, float | None], trial: int = 0, labels: int = 7500, repeat: int | None = None, **budget: Any
+) -> Line:
+    """A trial of four epochs, in which each arm climbs to the accuracy said and then loses a point; chosen is between."""
+    known = {name: best for name, best in arms.items() if best is not None}
+    return {
+        "experiment": "svhn",
+        "labels": labels,
+        "trial": trial,
+        "repeat": repeat,
+        "budget": {**PAPER_BUDGET, **SMALL, **budget},
+        "paper_budget": {**PAPER_BUDGET, "unlabeled": 71257 - labels},
+        "data": {"name": "svhn", "official": False, "source": "a mirror", "shape": "3×32×32"},
+        "teacher": {"validation": 0.8, "unlabeled": 0.8, "test": 0.815 if repeat is None else 0.8 + 0.01 * repeat},
+        "student": {"validation": 0.7, "test": 0.7},
+        "margins": {"right": [0, 30, *[0] * 17, 90], "wrong": [0, 10, *[0] * 17, 10]},
+        "arms": {
+            name: {"best": best, "final": best - 0.01, "chosen": best - 0.004, "trajectory": [0.5, 0.7, best, best - 0.01]}
+            for name, best in known.items()
+        },
+        "commit": "e59509b9c34924429c1daa76deb0fa9c9815fbe4",
+    }
+
+
+PAIRS = [(0.88, 0.89), (0.87, 0.885), (0.89, 0.895)]  # unweighted and debiased; gains of 1.0, 1.5 and 0.5 points
+TRIALS = [line({"unweighted": base, "debiased": best}, trial) for trial, (base, best) in enumerate(PAIRS)]
+ARMS = ("unweighted", "debiased")
+
+
+def rows(markdown: str, table: int = 0) -> dict[str, list[str]]:
+    """The cells of one table of a text, by the first word of their row."""
+    found = re.findall(r"(?:^\|.*\n?)+", markdown, re.M)[table]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in found.splitlines()]
+    return {first.partition("<br>")[0]: rest for first, *rest in cells}
+
+
+# ---------------------------------------------------------------------------------------------------------------- lines
+
+
+def test_lines_come_back_as_they_were_added(tmp_path: Path) -> None:
+    path = tmp_path / "svhn.jsonl"
+    assert lines.read(path) == []
+    for each in TRIALS:
+        lines.append(path, each)
+    assert lines.read(path) == TRIALS
+    assert all(json.loads(text) for text in path.read_text().splitlines())
+
+
+@pytest.mark.parametrize("cut", [1, 30, 400])
+def test_a_torn_last_line_is_left_out_and_gives_way(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "svhn.jsonl"
+    for each in TRIALS:
+        lines.append(path, each)
+    path.write_bytes(path.read_bytes()[: -1 - cut])
+    with pytest.warns(WdistillWarning, match=r"svhn\.jsonl, line 3: torn"):
+        assert lines.read(path) == TRIALS[:2]
+    lines.append(path, TRIALS[0])
+    assert lines.read(path) == [*TRIALS[:2], TRIALS[0]]
+
+
+def test_a_last_line_that_only_lacks_its_end_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "svhn.jsonl"
+    path.write_text(json.dumps(TRIALS[0]))
+    assert lines.read(path) == TRIALS[:1]
+    lines.append(path, TRIALS[1])
+    assert lines.read(path) == TRIALS[:2]
+
+
+@pytest.mark.parametrize(
+    ("damaged", "found"),
+    [
+        ('{"labels": 75', "delimiter"),
+        ("[1, 2]", "a list"),
+        ('{"experiment": "svhn"}', "no labels, trial"),
+        ("\0\0", "value"),
+    ],
+)
+def test_a_damaged_line_elsewhere_is_named(tmp_path: Path, damaged: str, found: str) -> None:
+    path = tmp_path / "svhn.jsonl"
+    path.write_text("\n".join([json.dumps(TRIALS[0]), damaged, json.dumps(TRIALS[1])]) + "\n")
+    with pytest.raises(FileError, match=r"line 2: not a line of results") as error:
+        lines.read(path)
+    assert found in error.value.found and error.value.expected and error.value.remedy
+
+
+def _add(path: Path, trials: Sequence[int]) -> None:
+    for trial in trials:
+        lines.append(path, line({"unweighted": 0.5}, trial))
+
+
+def test_processes_that_add_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "svhn.jsonl"
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=_add, args=(path, range(10 * i, 10 * i + 10))) for i in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(each["trial"] for each in lines.read(path)) == list(range(30))
+
+
+def test_a_failed_write_leaves_the_lines_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "svhn.jsonl"
+    lines.append(path, TRIALS[0])
+
+    def full(operation: str, path: Path) -> None:
+        if operation == "write":
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "before", full)
+        with pytest.raises(StorageError, match="cannot write"):
+            lines.append(path, TRIALS[1])
+    assert lines.read(path) == TRIALS[:1]
+    lines.append(path, TRIALS[1])  # the lock is free again
+    assert lines.read(path) == TRIALS[:2]
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot write"):
+        lines.append(tmp_path / "nowhere" / "svhn.jsonl", TRIALS[0])
+
+
+def test_done_tells_trials_apart_by_labels_trial_repeat_and_budget() -> None:
+    first = line({}, 0)
+    others = [line({}, 1), line({}, 0, 10000), line({}, 0, repeat=0), line({}, 0, epochs=5)]
+    assert len(lines.done([first, *others])) == 5
+    assert lines.key(json.loads(json.dumps(line({"oracle": 0.9}, 0)))) in lines.done([first])
+
+
+def test_budgets_are_kept_apart_and_all_rows_are_one_budget() -> None:
+    more = [line({}, 0, epochs=5), line({}, 0, repeat=0)]
+    foreign = {**line({}, 0), "data": {"name": "svhn", "official": True, "source": "its home"}}
+    every = [line({}, 0, labels, unlabeled=71257 - labels) for labels in (7500, 10000)]
+    found = budgets([*TRIALS, *more, *every])
+    assert [len(group) for group in found] == [3, 2, 1, 1] and found[0] == TRIALS and found[1] == every
+    assert len(budgets([foreign, line({}, 1)])) == 2
+
+
+def test_a_trial_that_was_run_again_counts_once() -> None:
+    again = line({"unweighted": 0.1}, 0)
+    assert budgets([TRIALS[0], again]) == [[again]]
+
+
+# --------------------------------------------------------------------------------------------------------------- tables
+
+
+def test_means_deviations_and_paired_differences() -> None:
+    found = rows(tables.by_labels(TRIALS, ARMS, PAPER, "SVHN"))
+    assert found["labels"] == ["7,500", "17,500"]
+    assert found["teacher"] == ["81.50; paper 87.31", "–"]
+    assert found["unweighted"] == ["88.00 ± 1.00 (3); paper 89.89 ± 0.09", "–; paper 92.45 ± 0.07"]
+    ours = f"89.00 ± {np.std([89, 88.5, 89.5], ddof=1):.2f} (3)"
+    gain = f"+1.00 ± {np.std([1, 1.5, 0.5], ddof=1) / np.sqrt(3):.2f} (3)"
+    assert found["debiased"] == [
+        f"{ours}; paper 90.41 ± 0.12<br>{gain}; paper +0.52",
+        "–; paper 92.85 ± 0.1<br>–; paper +0.40",
+    ]
+
+
+def test_final_and_chosen_stand_in_a_table_of_their_own() -> None:
+    found = rows(tables.by_labels(TRIALS, ARMS, PAPER, "SVHN"), 1)
+    assert found["unweighted, final"] == ["87.00 ± 1.00 (3)"] and found["unweighted, chosen"] == ["87.60 ± 1.00 (3)"]
+    assert found["debiased, final"][0].endswith("+1.00 ± 0.29 (3)") and "teacher" not in found
+
+
+def test_an_arm_is_compared_over_the_trials_that_have_both() -> None:
+    some = [line({"unweighted": 0.8, "debiased": None}, 0), line({"unweighted": 0.9, "debiased": 0.93}, 1)]
+    found = rows(tables.by_labels(some, [*ARMS, "oracle"], {}, "SVHN"))
+    assert found["debiased"] == ["93.00 (1)<br>+3.00 (1)"] and found["oracle"] == ["–<br>–"]
+    alone = rows(tables.by_labels([line({"debiased": float("nan"), "oracle": 0.9})], ["debiased", "oracle"], {}, "SVHN"))
+    assert alone["debiased"] == ["–"] and alone["oracle"] == ["90.00 (1)"]  # no unweighted arm, so nothing to compare to
+
+
+def test_every_budget_has_a_table_of_its_own() -> None:
+    longer = [line({"unweighted": 0.1, "debiased": 0.2}, trial, epochs=5) for trial in range(2)]
+    text = tables.by_labels([*TRIALS, *longer], ARMS, {}, "SVHN")
+    assert rows(text)["unweighted"] == ["88.00 ± 1.00 (3)"] and rows(text, 2)["unweighted"] == ["10.00 ± 0.00 (2)"]
+
+
+def test_teachers_that_trials_do_not_share_have_a_deviation() -> None:
+    fresh = [line({"unweighted": 0.8}, trial, repeat=trial) for trial in range(3)]
+    assert rows(tables.by_labels(fresh, ARMS, {}, "SVHN"))["teacher"] == ["81.00 ± 1.00 (3)"]
+
+
+def test_without_lines_only_the_paper_speaks() -> None:
+    found = rows(tables.by_labels([], ARMS, PAPER, "SVHN"))
+    assert found["debiased"][0] == "–; paper 90.41 ± 0.12<br>–; paper +0.52"
+    assert "No results yet." in tables.by_labels([], ARMS, {}, "SVHN")
+
+
+@pytest.mark.parametrize(
+    ("arm", "arms", "base"),
+    [
+        ("debiased", ["unweighted"], "unweighted"),
+        ("unweighted", ["unweighted"], None),
+        ("debiased-hard", ["unweighted", "unweighted-hard"], "unweighted-hard"),
+        ("unweighted-hard", ["unweighted", "unweighted-hard"], None),
+        ("vid", ["unweighted"], "unweighted"),
+        ("debiased-vid", ["unweighted", "vid"], "vid"),
+        ("debiased-T0.01", ["unweighted-T0.01", "unweighted-T5"], "unweighted-T0.01"),
+        ("debiased-refresh", ["unweighted", "debiased"], "debiased"),
+        ("debiased-refresh", ["unweighted"], "unweighted"),
+        ("oracle", ["debiased"], None),
+    ],
+)
+def test_baselines(arm: str, arms: list[str], base: str | None) -> None:
+    assert tables.baseline(arm, [*arms, arm]) == base
+
+
+def test_holm_counts_the_differences_that_were_tested() -> None:
+    def found(p: float | None) -> Difference:
+        return Difference(0.01, 0.001, p, 3)
+
+    corrected = tables.corrected({"a": found(0.01), "b": found(0.04), "c": None, "d": found(None), "e": found(0.03)})
+    assert corrected == pytest.approx({"a": 0.03, "e": 0.06, "b": 0.06})
+
+
+def test_only_what_survives_the_correction_is_marked() -> None:
+    clear, weak = [0.050, 0.051, 0.049], [0.010, 0.014, 0.006]
+    assert scipy.stats.ttest_1samp(weak, 0).pvalue == pytest.approx(0.0500, abs=0.002)
+    made = [
+        line({"unweighted": 0.8, "oracle": 0.8 + clear[i], "debiased": 0.8 + 1.05 * weak[i], "shuffled": 0.8 + 0.01 * i}, i)
+        for i in range(3)
+    ]
+    text = tables.by_labels(made, [*ARMS, "oracle", "shuffled"], {}, "SVHN")
+    assert "corrected for 3 comparisons (Holm)" in text and "corrected for 6 comparisons (Holm)" in text
+    assert [name for name, cells in rows(text).items() if tables.MARK in cells[0]] == ["oracle"]
+    assert "No difference is tested" in tables.by_labels(made[:2], ARMS, {}, "SVHN")
+
+
+def test_temperatures() -> None:
+    gains = {0.01: 0.02, 5: -0.01}
+    arms = {f"{arm}-T{at:g}": 0.5 + (arm == "debiased") * gain for at, gain in gains.items() for arm in ARMS}
+    paper = {"unweighted-T5": {7500: (56.92, 0.11)}, "debiased-T5": {7500: (57.01, 0.2)}}
+    found = rows(tables.by_temperature([line(arms)], [0.01, 1, 5], paper, "temperatures"))
+    assert found["0.01"] == ["50.00 (1)", "52.00 (1)", "+2.00 (1)"] and found["1.00"] == ["–"] * 3
+    assert found["5.00"] == ["50.00 (1); paper 56.92 ± 0.11", "49.00 (1); paper 57.01 ± 0.2", "−1.00 (1); paper +0.09"]
+
+
+def test_the_summary_has_gains_over_unweighted_and_nothing_invented() -> None:
+    refreshed = [line({"unweighted": 0.5, "debiased": 0.6, "debiased-refresh": 0.7}, labels=10000)]
+    text = tables.summary({"svhn": TRIALS, "updating": refreshed, "empty": []})
+    first, second = rows(text)["svhn"], rows(text)["updating"]
+    assert first[2:] == ["7,500", "+1.00 ± 0.29 / +1.00 ± 0.29", "–", "–", "–", "–", "–"]
+    assert second[2:5] == ["10,000", "+10.00 / +10.00", "+20.00 / +20.00"] and "empty" not in text
+
+
+def test_captions_say_the_budget_beside_the_papers() -> None:
+    assert caption([*TRIALS, line({}, 0, 10000)]) == (
+        "4 of the paper's 200 epochs in every stage, 10,000 of 61,257–63,757 unlabeled rows, batch 128 (paper: 32); "
+        "1–3 trials, only the split varied; data: svhn, unofficial copy (a mirror); commit e59509b"
+    )
+    whole = line({}, repeat=0, teacher_epochs=200, student_epochs=20, epochs=200, batch_size=32, unlabeled=63757, test=500)
+    assert caption([{**whole, "budget": {**whole["budget"], "teacher": "cnn"}}]).startswith(
+        "epochs: teacher the paper's 200, student 20 of the paper's 200, arms the paper's 200, all 63,757 unlabeled rows, "
+        "500 of 26,032 test rows, batch 32, teacher cnn (paper: mobilenet:width=2); 1 trial, each with a labeled set"
+    )
+    assert short(TRIALS) == "4 of 200 epochs, 10,000 of 63,757 unlabeled rows, 3 trials, unofficial copy"
+
+
+# -------------------------------------------------------------------------------------------------------------- figures
+
+
+def curves(axes: Any) -> dict[str, list[float]]:
+    """The heights of the lines of a panel, by colour."""
+    return {to_hex(each.get_color()): [round(float(y), 6) for y in each.get_ydata()] for each in axes.lines}
+
+
+def bands(axes: Any) -> int:
+    return len([each for each in axes.collections if "FillBetween" in type(each).__name__ or "Poly" in type(each).__name__])
+
+
+def test_trajectories_are_means_with_bands() -> None:
+    several = [*TRIALS, line({"unweighted": 0.9}, 0, 10000)]
+    left, right = figures.trajectories(several, ARMS, "SVHN").axes
+    assert curves(left) == {INK: [50, 70, 88, 87], BLUE: [50, 70, 89, 88]} and bands(left) == 2
+    assert curves(right) == {INK: [50, 70, 90, 89]} and bands(right) == 0
+    assert [each.get_title("left") for each in (left, right)] == ["7,500 labels", "10,000 labels"]
+
+
+def test_trials_that_came_less_far_are_left_out_of_a_trajectory() -> None:
+    cut = line({"unweighted": 0.1}, 1)
+    cut["arms"]["unweighted"]["trajectory"] = [0.1]
+    (panel,) = figures.trajectories([line({"unweighted": 0.9}, 0), cut], ARMS, "SVHN").axes
+    assert curves(panel) == {INK: [50, 70, 90, 89]}
+
+
+def test_best_accuracies_stand_beside_the_papers() -> None:
+    ours, theirs = figures.best([*TRIALS, line({"debiased": 0.95}, 0, 17500)], ARMS, PAPER, "SVHN").axes
+    means = [container.lines[0].get_ydata().tolist() for container in ours.containers]
+    assert np.allclose(means[0], [88]) and np.allclose(means[1], [89, 95])
+    bar = ours.containers[0].lines[2][0].get_segments()[0]
+    assert np.allclose(bar[:, 1], [87, 89])  # one standard deviation
+    assert [container.lines[0].get_ydata().tolist() for container in theirs.containers] == [[89.89, 92.45], [90.41, 92.85]]
+    assert len(figures.best(TRIALS, ARMS, {}, "SVHN").axes) == 1
+
+
+def test_panels_without_lines_say_so() -> None:
+    columns = [figures.Column("SVHN", [], ARMS, PAPER), figures.Column("CelebA", TRIALS, ARMS)]
+    panels = figures.overview(columns, "both", trajectory=True).axes
+    assert len(panels) == 6
+    empty = [panel for panel in panels if any("no results yet" in text.get_text() for text in panel.texts)]
+    assert [panels.index(panel) for panel in empty] == [0, 2, 5]  # two of SVHN's, and the paper's of CelebA
+    assert curves(panels[1]) == {INK: [50, 70, 88, 87], BLUE: [50, 70, 89, 88]}
+
+
+def test_accuracy_by_margin() -> None:
+    made = [line({"unweighted": 0.8, "oracle": 0.9}, trial) for trial in range(3)]
+    left, right = figures.oracle_and_margin(made, 7500, "Figure 1").axes[:2]
+    assert sorted(curves(left).values()) == [[50, 70, 80, 79], [50, 70, 90, 89]]
+    points = right.containers[0].lines[0]
+    assert np.allclose(points.get_xdata(), [0.075, 0.975]) and np.allclose(points.get_ydata(), [75, 90])
+    low, high = right.containers[0].lines[2][0].get_segments()[1][:, 1]
+    assert high - low == pytest.approx(200 * np.sqrt(0.9 * 0.1 / 100), rel=0.1)  # of one trial's rows: all share a teacher
+
+
+def test_temperature_curves() -> None:
+    arms = {"unweighted-T0.01": 0.5, "unweighted-T5": 0.6, "debiased-T5": 0.7}
+    paper = {"debiased-T0.01": {7500: (53.73, 0.11)}}
+    ours, theirs = figures.by_temperature([line(arms)], 7500, [0.01, 1, 5], paper, "temperatures").axes
+    assert [each.lines[0].get_ydata().tolist() for each in ours.containers] == [pytest.approx([50, 60]), pytest.approx([70])]
+    assert [each.lines[0].get_ydata().tolist() for each in theirs.containers] == [[53.73]]
+
+
+def test_every_budget_has_a_figure_of_its_own() -> None:
+    made = figures.each_budget(
+        "svhn", [*TRIALS, line({}, epochs=5)], lambda group: figures.trajectories(group, ARMS, "SVHN")
+    )
+    assert list(made) == ["svhn", "svhn-2"] and "4 of 200 epochs" in made["svhn"].get_suptitle()
+
+
+def test_the_same_lines_give_the_same_bytes() -> None:
+    first, second = (figures.rendered(figures.trajectories(TRIALS, ARMS, "SVHN"), "svg") for _ in range(2))
+    assert first == second and first.startswith(b"<?xml")
+    assert figures.rendered(figures.trajectories(TRIALS, ARMS, "SVHN"), "png").startswith(b"\x89PNG")
+
+
+# ---------------------------------------------------------------------------------------------------------------- items
+
+
+def test_items_that_share_an_experiment_share_its_lines() -> None:
+    assert len({item.name for item in ITEMS}) == len(ITEMS)
+    by_name = {each.name: each for item in ITEMS for each in item.experiments}
+    assert all(by_name[each.name] is each for item in ITEMS for each in item.experiments)
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name)
+def test_items_are_made_of_nothing_and_of_one_trial(item: Any) -> None:
+    assert "No results yet." in item.tables({})
+    item.figures({})
+    some = {each.name: [line(dict.fromkeys(each.arms, 0.9), 0, each.labels[0])] for each in item.experiments}
+    some["temperature"] = [line(dict.fromkeys(each.arms, 0.9), 0, 12500) for each in item.experiments]
+    assert "90.00 (1)" in item.tables(some)
+    assert all(figures.rendered(figure, "svg") for figure in item.figures(some).values()) and item.figures(some)
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name)
+def test_the_papers_numbers_belong_to_arms_and_labels_that_are_run(item: Any) -> None:
+    text = item.tables({})
+    arms = {arm for each in item.experiments for arm in each.arms}
+    labels = {f"{each:,}" for experiment in item.experiments for each in experiment.labels}
+    for table in range(text.count("| labels |")):
+        found = rows(text, table)
+        assert set(found["labels"]) <= labels
+        printed = {name for name, cells in found.items() if any("paper" in cell for cell in cells)}
+        assert printed <= {*arms, "teacher"} and len(printed) > 1
