@@ -17,6 +17,8 @@ SHORT = 7  # letters of a commit
 def caption(group: Sequence[Line]) -> str:
     """All of it: "20 of the paper's 200 epochs in every stage, 10,000 of 63,757 unlabeled rows, batch 128 …; 3 trials …"."""
     budget, paper = group[0]["budget"], group[0]["paper_budget"]
+    if paper is None:
+        return "; ".join([_own(group), _trials(group), f"data: {_data(group)}", _commits(group)])
     rows = [text for name in ROWS if (text := _rows(group, name))]
     batch = [_beside("batch", budget["batch_size"], paper.get("batch_size"))] if "batch_size" in budget else []
     said = {*STAGES, *ROWS, "batch_size"}
@@ -29,11 +31,30 @@ def caption(group: Sequence[Line]) -> str:
 def short(group: Sequence[Line]) -> str:
     """The least that a figure must say: "20 of 200 epochs, 10,000 of 63,757 unlabeled rows, 3 trials, unofficial copy"."""
     budget, paper = group[0]["budget"], group[0]["paper_budget"]
-    ours, theirs = budget.get("epochs"), paper.get("epochs")
+    ours, theirs = budget.get("epochs"), (paper or budget).get("epochs")
     epochs = f"{ours} epochs" if ours == theirs else f"{ours} of {theirs} epochs"
     copy = [] if group[0]["data"].get("official") else ["unofficial copy"]
     fresh = [] if group[0]["repeat"] is None else ["fresh teachers"]
-    return ", ".join(filter(None, [epochs, _rows(group, "unlabeled"), _count(group), *fresh, *copy]))
+    return ", ".join(
+        filter(
+            None,
+            [
+                epochs,
+                _rows(group, "unlabeled") if paper else f"{budget['unlabeled']:,} unlabeled rows",
+                _count(group),
+                *fresh,
+                *copy,
+            ],
+        )
+    )
+
+
+def _own(group: Sequence[Line]) -> str:
+    """The budget of an experiment that is not the paper's."""
+    budget = group[0]["budget"]
+    epochs = ", ".join(f"{word} {budget[name]}" for name, word in STAGES.items())
+    rows = ", ".join(f"{budget[name]:,} {name}" for name in ROWS)
+    return f"{budget['teacher']} to {budget['student']}; epochs: {epochs}; rows: {rows}; batch {budget['batch_size']}"
 
 
 def _epochs(budget: Mapping[str, Any], paper: Mapping[str, Any]) -> str:
