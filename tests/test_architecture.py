@@ -77,9 +77,9 @@ def test_imports_point_one_way(path: Path) -> None:
 
 def test_public_names_are_listed_and_there() -> None:
     public = {
-        "BusyError CNN CheckpointError ConfigError Data EntropyMean Epoch Evidence FileError Fitted InputError",
-        "LeakError MLP NumericalError Outcome Recipe Refresh Report Rule Scores StorageError Streamed Training",
-        "UnfinishedError WdistillError WdistillWarning Weighed compose debiased debiasing_weight distill",
+        "BusyError CNN CheckpointError CifarResNet ConfigError Data EntropyMean Epoch Evidence FileError Fitted InputError",
+        "LeakError MLP MobileNet NumericalError Outcome Recipe Refresh Report ResNet Rule Scores StorageError Streamed",
+        "Training UnfinishedError WdistillError WdistillWarning Weighed compose debiased debiasing_weight distill",
         "distortion entropy export_student fidelity load load_student margin oracle read_run rule save shuffled",
         "threshold unweighted weigh",
     }

@@ -12,7 +12,9 @@ import torch
 from torch import nn
 
 from wdistill.errors import ConfigError
-from wdistill.training.networks import CNN, MLP, NETWORKS, build
+from wdistill.training.mobilenet import MobileNet
+from wdistill.training.networks import CNN, EXAMPLES, MLP, NETWORKS, build
+from wdistill.training.resnet import CifarResNet, ResNet
 
 torch.set_num_threads(1)
 
@@ -60,20 +62,42 @@ def test_the_cnn_is_small() -> None:
     assert 80_000 < sum(p.numel() for p in CNN(channels=3, classes=10, width=32).parameters()) < 120_000
 
 
-@pytest.mark.parametrize("network", [MLP(6, 3, (5,)), CNN(2, 4, 3)], ids=["mlp", "cnn"])
-def test_arguments_rebuild_the_network(network: MLP | CNN) -> None:
+BUILT = [MLP(6, 3, (5,)), CNN(2, 4, 3), MobileNet(2, 4, 0.25, 2), CifarResNet(2, 4, 8, version=1), ResNet(2, 4, 18)]
+
+
+@pytest.mark.parametrize("network", BUILT, ids=list(NETWORKS))
+def test_arguments_rebuild_the_network(network: MLP | CNN | MobileNet | CifarResNet | ResNet) -> None:
     again = type(network)(**json.loads(json.dumps(network.arguments)))
     assert again.arguments == network.arguments
     again.load_state_dict(network.state_dict())
 
 
 def test_reference_networks_by_name() -> None:
-    assert set(NETWORKS) == {"mlp", "cnn"}
+    assert set(NETWORKS) == {"mlp", "cnn", "mobilenet", "resnet_cifar", "resnet"}
     mlp, cnn = build("mlp:inputs=64,classes=10,hidden=32x16"), build("cnn:channels=1,classes=10,width=8")
     assert isinstance(mlp, MLP) and mlp.arguments == {"inputs": 64, "classes": 10, "hidden": [32, 16]}
     assert isinstance(cnn, CNN) and cnn.arguments == {"channels": 1, "classes": 10, "width": 8}
     assert build("mlp:inputs=64,classes=10").arguments["hidden"] == [128]  # type: ignore[index]
     assert build("mlp:inputs=64,classes=10,hidden=").arguments["hidden"] == []  # type: ignore[index]
+
+
+def test_networks_of_the_paper_by_name() -> None:
+    def arguments(spec: str) -> dict[str, object]:
+        return build(spec).arguments  # type: ignore[return-value]
+
+    images = {"channels": 3, "classes": 10}
+    text = "channels=3,classes=10"
+    assert arguments(f"mobilenet:{text}") == {**images, "width": 1.0, "depth_multiplier": 1}
+    assert arguments(f"mobilenet:{text},width=.25,depth_multiplier=2") == {**images, "width": 0.25, "depth_multiplier": 2}
+    assert arguments(f"mobilenet:{text},width=2") == {**images, "width": 2.0, "depth_multiplier": 1}
+    assert arguments(f"resnet_cifar:{text},depth=11") == {**images, "depth": 11, "version": 2}
+    assert arguments(f"resnet_cifar:{text},depth=20,version=1") == {**images, "depth": 20, "version": 1}
+    assert arguments(f"resnet:{text},depth=18") == {**images, "depth": 18}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network_has_an_example_that_builds_it(name: str) -> None:
+    assert type(build(EXAMPLES[name])) is NETWORKS[name]
 
 
 def test_networks_of_the_user(here: Path) -> None:
@@ -95,7 +119,22 @@ def test_networks_of_the_user(here: Path) -> None:
         ("mlp:input=64,classes=10", "did you mean inputs"),
         ("mlp:inputs=64,inputs=64,classes=10", "twice"),
         ("cn:channels=1,classes=10", "did you mean cnn"),
-        ("resnet", "package.module:function"),
+        ("cnn:channels=1,classes=10,width=0.5", "width=0.5"),
+        ("mobilenet", "channels=…, classes=…"),
+        ("mobilenet:channels=3,classes=10,width=0", "width=0\n"),
+        ("mobilenet:channels=3,classes=10,width=-1", "width=-1\n"),
+        ("mobilenet:channels=3,classes=10,width=half", "a number above 0"),
+        ("mobilenet:channels=3,classes=10,width=1e9", "width=1e9"),
+        ("mobilenet:channels=3,classes=10,width=" + "9" * 999, "a number above 0"),
+        ("mobilenet:channels=3,classes=10,width=0.01", "at least 1/32"),
+        ("mobilenet:channels=3,classes=10,depth_multiplier=1.5", "depth_multiplier=1.5"),
+        ("mobilenet:channels=3,classes=10,widht=2", "did you mean width"),
+        ("resnet_cifar:channels=3,classes=10", "depth=…"),
+        ("resnet_cifar:channels=3,classes=10,depth=50", "depth=47 or depth=56"),
+        ("resnet_cifar:channels=3,classes=10,depth=20,version=3", "1 or 2"),
+        ("resnet:channels=3,classes=10,depth=34", "18 or 50"),
+        ("mobilnet:channels=3,classes=10", "did you mean mobilenet"),
+        ("transformer", "package.module:function"),
         ("", "package.module:function"),
         (":make", "cannot be imported"),
         ("their_network:make", "no such module"),

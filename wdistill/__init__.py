@@ -46,19 +46,24 @@ if TYPE_CHECKING:
     from wdistill.runs import read_run
     from wdistill.training.data import Data
     from wdistill.training.inputs import Streamed
+    from wdistill.training.mobilenet import MobileNet
     from wdistill.training.networks import CNN, MLP
+    from wdistill.training.resnet import CifarResNet, ResNet
 
 __version__ = "0.1.0"
 
 _LATER = {
     "CNN": "training.networks",
+    "CifarResNet": "training.resnet",
     "Data": "training.data",
     "Epoch": "outcome",
     "MLP": "training.networks",
+    "MobileNet": "training.mobilenet",
     "Outcome": "outcome",
     "Recipe": "recipe",
     "Refresh": "outcome",
     "Report": "distillation",
+    "ResNet": "training.resnet",
     "Streamed": "training.inputs",
     "Training": "outcome",
     "distill": "distillation",
@@ -73,6 +78,7 @@ __all__ = [
     "MLP",
     "BusyError",
     "CheckpointError",
+    "CifarResNet",
     "ConfigError",
     "Data",
     "EntropyMean",
@@ -82,11 +88,13 @@ __all__ = [
     "Fitted",
     "InputError",
     "LeakError",
+    "MobileNet",
     "NumericalError",
     "Outcome",
     "Recipe",
     "Refresh",
     "Report",
+    "ResNet",
     "Rule",
     "Scores",
     "StorageError",

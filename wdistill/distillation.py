@@ -565,7 +565,7 @@ def _model_identity(model: nn.Module, given: Any, epochs: int) -> dict[str, Any]
     """What tells a module from another: its layers, its parameters' shapes, and their values where it comes trained."""
     state = model.state_dict()
     shapes = json.dumps([[name, list(each.shape), str(each.dtype)] for name, each in state.items()])
-    reference = {kind: name for name, kind in NETWORKS.items()}.get(type(model))  # type: ignore[arg-type]
+    reference = {kind: name for name, kind in NETWORKS.items()}.get(type(model))
     found: dict[str, Any] = {"type": type(model).__name__, "shapes": store.digest(shapes.encode())}
     found |= {"layers": store.digest(re.sub(r"0x[0-9a-f]+", "", repr(model)).encode())}  # addresses change by themselves
     found |= {"parameters": sum(each.numel() for each in model.parameters())}

@@ -55,7 +55,7 @@ def export_student(student: nn.Module, example: Tensor, folder: Path, source: st
         warn(f"{folder / PROGRAM} is left out: {missing}; {PARAMETERS} and {DESCRIPTION} are complete")
     else:
         store.write_bytes(folder / PROGRAM, program)
-    reference = {network: name for name, network in NETWORKS.items()}.get(type(student))  # type: ignore[arg-type]
+    reference = {network: name for name, network in NETWORKS.items()}.get(type(student))
     description = {
         "format": FORMAT,
         "network": reference or source,

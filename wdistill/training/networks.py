@@ -1,10 +1,11 @@
-"""Two small reference networks, and how any network is named on the command line."""
+"""Two small reference networks, and how any network, the paper's among them, is named on the command line."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,8 +17,16 @@ import torch
 from torch import Tensor, nn
 
 from wdistill.errors import ConfigError
+from wdistill.training.mobilenet import MobileNet
+from wdistill.training.resnet import CifarResNet, ResNet
 
-EXAMPLES = {"mlp": "mlp:inputs=64,classes=10,hidden=32x32", "cnn": "cnn:channels=1,classes=10,width=8"}
+EXAMPLES = {
+    "mlp": "mlp:inputs=64,classes=10,hidden=32x32",
+    "cnn": "cnn:channels=1,classes=10,width=8",
+    "mobilenet": "mobilenet:channels=3,classes=10,width=0.5",
+    "resnet_cifar": "resnet_cifar:channels=3,classes=10,depth=56",
+    "resnet": "resnet:channels=3,classes=1000,depth=50",
+}
 
 
 class MLP(nn.Module):
@@ -69,14 +78,20 @@ def _convolution(before: int, after: int) -> tuple[nn.Module, ...]:
     return nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()
 
 
-NETWORKS: dict[str, type[MLP] | type[CNN]] = {"mlp": MLP, "cnn": CNN}
+NETWORKS: dict[str, type[nn.Module]] = {
+    "mlp": MLP,
+    "cnn": CNN,
+    "mobilenet": MobileNet,
+    "resnet_cifar": CifarResNet,
+    "resnet": ResNet,
+}
 
 
 def build(spec: str) -> nn.Module:
     """The network that a text names: "package.module:function" (called without arguments), or a reference network."""
     name, _, rest = spec.partition(":")
     if name in NETWORKS and ("=" in rest or not rest):
-        return NETWORKS[name](**_arguments(spec, name, rest))
+        return _network(spec, name, _arguments(spec, name, rest))
     if not rest or "=" in rest:
         close = difflib.get_close_matches(name, NETWORKS, 1)
         raise ConfigError(
@@ -90,9 +105,17 @@ def build(spec: str) -> nn.Module:
         return _made(spec, _function(spec, name, rest))
 
 
+def _network(spec: str, name: str, arguments: dict[str, Any]) -> nn.Module:
+    """A reference network; what it refuses is said of the spec."""
+    try:
+        return NETWORKS[name](**arguments)
+    except ConfigError as error:
+        raise ConfigError(error.what, where=spec, found=error.found, expected=error.expected, remedy=error.remedy) from None
+
+
 def _arguments(spec: str, network: str, text: str) -> dict[str, Any]:
-    """The arguments of a reference network: whole numbers, and "32x32" where several are wanted."""
-    known = inspect.signature(NETWORKS[network]).parameters
+    """The arguments of a reference network: whole numbers, "32x32" where several are wanted, 0.5 where a part may be."""
+    known = inspect.signature(NETWORKS[network], eval_str=True).parameters
     found: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
         name, _, value = (word.strip() for word in part.partition("="))
@@ -105,17 +128,7 @@ def _arguments(spec: str, network: str, text: str) -> dict[str, Any]:
                 expected=", ".join(known),
                 remedy=f"did you mean {close[0]}?" if close and name not in found else "leave it out",
             )
-        numbers = value.split("x") if name == "hidden" and value else [value] if name != "hidden" else []
-        if not all(number.isascii() and number.isdigit() and 0 < int(number) < 2**31 for number in numbers):
-            raise ConfigError(
-                "not a size",
-                where=spec,
-                found=f"{name}={value}",
-                expected="a whole number of at least 1; of hidden layers, such as 64x32",
-                remedy=f"write {name}=32, for example",
-            )
-        sizes = tuple(map(int, numbers))
-        found[name] = sizes if name == "hidden" else sizes[0]
+        found[name] = _value(spec, network, known[name], value)
     missing = [each.name for each in known.values() if each.default is each.empty and each.name not in found]
     if missing:
         raise ConfigError(
@@ -126,6 +139,23 @@ def _arguments(spec: str, network: str, text: str) -> dict[str, Any]:
             remedy=f"write {EXAMPLES[network]}, for example",
         )
     return found
+
+
+def _value(spec: str, network: str, argument: inspect.Parameter, text: str) -> Any:
+    """A number above 0 as the argument wants it: with decimals, whole, or several whole ones."""
+    decimal, several = argument.annotation is float, argument.annotation not in (int, float)
+    number = r"\d*\.?\d+" if decimal else r"\d+"
+    texts = (text.split("x") if text else []) if several else [text]
+    if not all(re.fullmatch(number, each, re.ASCII) and 0 < float(each) < 2**31 for each in texts):
+        raise ConfigError(
+            "not a size",
+            where=spec,
+            found=f"{argument.name}={text}",
+            expected="a number above 0" if decimal else "a whole number of at least 1; of hidden layers, such as 64x32",
+            remedy=f"write {EXAMPLES[network]}, for example",
+        )
+    values = tuple(float(each) if decimal else int(each) for each in texts)
+    return values if several else values[0]
 
 
 @contextmanager
