@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from experiments import celeba, cifar10, cifar100, fidelity, figure1, figure2, figure3, imagenet, svhn, temperature, updating
+from experiments import (
+    celeba,
+    cifar10,
+    cifar100,
+    fidelity,
+    figure1,
+    figure2,
+    figure3,
+    imagenet,
+    small,
+    svhn,
+    temperature,
+    updating,
+)
 from experiments.protocol import Item
 
 ITEMS: tuple[Item, ...] = (
@@ -17,4 +30,5 @@ ITEMS: tuple[Item, ...] = (
     updating.ITEM,
     fidelity.ITEM,
     temperature.ITEM,
+    *small.ITEMS,
 )
