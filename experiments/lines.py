@@ -56,7 +56,7 @@ def budgets(lines: Iterable[Line]) -> list[list[Line]]:
     groups: dict[str, list[Line]] = {}
     for line in {key(line): line for line in lines}.values():  # a trial that was run again counts once, as it came out last
         budget, paper = line["budget"], line["paper_budget"]
-        rows = "all" if budget.get("unlabeled") == paper.get("unlabeled") else budget.get("unlabeled")
+        rows = "all" if paper and budget.get("unlabeled") == paper.get("unlabeled") else budget.get("unlabeled")
         varied = "split" if line["repeat"] is None else "all"
         shared = [{**budget, "unlabeled": rows}, line["data"], varied]
         groups.setdefault(json.dumps(shared, sort_keys=True), []).append(line)

@@ -50,7 +50,7 @@ class MLP(nn.Module):
 class CNN(nn.Module):
     """Three convolutions, halving twice, and a mean over pixels; images (b, channels, ≥ 4, ≥ 4) → logits (b, classes).
 
-    It works on images with their channels last in memory, which is about 1.5 times as fast on a processor.
+    Maps have their channels last in memory, which is about 1.5 times as fast on a processor.
     """
 
     def __init__(self, channels: int, classes: int, width: int = 16) -> None:
@@ -66,11 +66,13 @@ class CNN(nn.Module):
             nn.Flatten(),
             nn.Linear(4 * width, classes),
         )
-        self.layers.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.layers(inputs.contiguous(memory_format=torch.channels_last))
-        return logits
+        first, *others = self.layers
+        maps: Tensor = first(inputs).contiguous(memory_format=torch.channels_last)
+        for layer in others:
+            maps = layer(maps)
+        return maps
 
 
 def _convolution(before: int, after: int) -> tuple[nn.Module, ...]:
