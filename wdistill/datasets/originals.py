@@ -69,7 +69,9 @@ def read_original(folder: Path, original: Original, *, unofficial: bool) -> tupl
         try:
             contents = _unpack(packed, original)
         except FileError as error:
-            raise error if unofficial else fault from error
+            if unofficial:
+                raise
+            raise fault from error
     digests = {name: _digest(contents[name], expected) for name, expected in original.holds.items()}
     wrong = [name for name, expected in original.holds.items() if digests[name] != expected]
     if original.holds and not wrong:
