@@ -32,6 +32,7 @@ LAYERS = [
     {"task"},
     {"job"},
     {"outcome", "ledger", "recipe", "signals", "environment"},
+    {"datasets"},
     {"arms"},
     {"runs", "training", "pages", "watching"},
     {"exporting"},
@@ -114,7 +115,7 @@ def test_nothing_is_unpickled() -> None:
         assert "import pickle" not in text or path.name == "workers.py", path  # there, between our own processes only
 
 
-HEAVY = ("torch", "numba", "pyarrow", "matplotlib", "scipy", "rich")
+HEAVY = ("torch", "numba", "pyarrow", "matplotlib", "scipy", "PIL", "rich")
 
 
 def test_import_needs_no_heavy_library() -> None:

@@ -33,9 +33,9 @@ from wdistill.pages import page, terminal_table
 from wdistill.recipe import Recipe
 from wdistill.rules import debiased, oracle, unweighted
 from wdistill.runs import read_run
+from wdistill.signals import die_with_parent
 from wdistill.training.labels import read_labels
 from wdistill.training.networks import CNN, MLP
-from wdistill.training.workers import die_with_parent
 
 LABELED, VALIDATION, TEST = 80, 300, 500  # the rest of the 1797 rows is unlabeled
 TRIALS = 6

@@ -1,4 +1,4 @@
-"""Progress of long work on standard error: a bar with rows/s and time left, or a plain line now and then."""
+"""Progress of long work on standard error: a bar with its speed and the time left, or a plain line now and then."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ class Progress(Protocol):
 
 
 @contextmanager
-def progress(what: str, total: int | None) -> Iterator[Progress]:
-    """Call the result with the number of rows just done."""
+def progress(what: str, total: int | None, unit: str = "rows") -> Iterator[Progress]:
+    """Call the result with the number of rows (or images, or bytes) just done."""
     if sys.stderr.isatty():
-        with _bar(what, total) as tick:
+        with _bar(what, total, unit) as tick:
             yield tick
     else:
-        yield _lines(what, total)
+        yield _lines(what, total, unit)
 
 
 @contextmanager
-def _bar(what: str, total: int | None) -> Iterator[Progress]:
+def _bar(what: str, total: int | None, unit: str) -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    rate = TextColumn("{task.completed:,} rows, {task.fields[rate]:,.0f} rows/s")
+    rate = TextColumn(f"{{task.completed:,}} {unit}, {{task.fields[rate]:,.0f}} {unit}/s")
     columns = (TextColumn("{task.description}"), BarColumn(), rate, TimeElapsedColumn(), TimeRemainingColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task, start, done = bar.add_task(what, total=total, rate=0.0), time.monotonic(), 0
@@ -44,7 +44,7 @@ def _bar(what: str, total: int | None) -> Iterator[Progress]:
         yield tick
 
 
-def _lines(what: str, total: int | None) -> Progress:
+def _lines(what: str, total: int | None, unit: str) -> Progress:
     start = last = time.monotonic()
     done = 0
 
@@ -55,6 +55,6 @@ def _lines(what: str, total: int | None) -> Progress:
         if now - last >= QUIET:
             last, rate = now, done / (now - start)
             left = f", {(total - done) / rate:,.0f} s left" if total else ""
-            print(f"{what}: {done:,} rows, {rate:,.0f} rows/s{left}", file=sys.stderr, flush=True)
+            print(f"{what}: {done:,} {unit}, {rate:,.0f} {unit}/s{left}", file=sys.stderr, flush=True)
 
     return tick

@@ -7,6 +7,8 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import parent_process
+from multiprocessing.connection import wait as wait_for
 from types import FrameType
 
 
@@ -46,3 +48,10 @@ def stopping() -> Iterator[Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def die_with_parent() -> None:
+    """A thread that ends this process when the one that started it is gone."""
+    parent = parent_process()
+    assert parent is not None
+    threading.Thread(target=lambda: (wait_for([parent.sentinel]), os._exit(1)), daemon=True).start()

@@ -37,10 +37,7 @@ def writing(path: Path, *, temporary: Path | None = None) -> Iterator[BinaryIO]:
             file.flush()
             before("sync", unfinished)
             os.fsync(file.fileno())
-        before("rename", path)
-        unfinished.replace(path)
-        before("sync", path.parent)
-        _sync_folder(path.parent)
+        _rename(unfinished, path)
     except BaseException as error:
         with suppress(OSError):  # what hinders us to write may hinder us to remove
             unfinished.unlink(missing_ok=True)
@@ -56,6 +53,39 @@ def write_bytes(path: Path, content: bytes) -> None:
             before("write", path)
             file.write(part)
             file.flush()
+
+
+def write_at(path: Path, position: int, content: bytes | memoryview) -> None:
+    """Put bytes into a scratch file, which then ends behind them: a chunk that was torn before is written over."""
+    try:
+        before("open", path)
+        with path.open("r+b" if path.exists() else "wb") as file:
+            file.truncate(position)
+            file.seek(position)
+            middle = len(content) // 2
+            for part in (content[:middle], content[middle:]):
+                before("write", path)
+                file.write(part)
+                file.flush()
+            before("sync", path)
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise storage_error(error, path) from error
+
+
+def rename(unfinished: Path, path: Path) -> None:
+    """Give a scratch file that is complete and synced its name."""
+    try:
+        _rename(unfinished, path)
+    except OSError as error:
+        raise storage_error(error, path) from error
+
+
+def _rename(unfinished: Path, path: Path) -> None:
+    before("rename", path)
+    unfinished.replace(path)
+    before("sync", path.parent)
+    _sync_folder(path.parent)
 
 
 def make_folder(path: Path, *, parents: bool = False) -> None:

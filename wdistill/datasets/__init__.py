@@ -1,14 +1,8 @@
 """The paper's data sets, as arrays that are prepared once and mapped from the disk."""
 
-from pathlib import Path
-
-from wdistill.datasets.locating import folder_of, root_of
+from wdistill.datasets.catalog import DATASETS, Kind, load, prepare
+from wdistill.datasets.locating import root_of
 from wdistill.datasets.prepared import Dataset, Rows, load_prepared, save_prepared
 from wdistill.datasets.splitting import splits
 
-__all__ = ["Dataset", "Rows", "load", "load_prepared", "save_prepared", "splits"]
-
-
-def load(name: str, root: Path | None = None, size: int | None = None) -> Dataset:
-    """A data set by its name."""
-    return load_prepared(folder_of(name, root_of(root), size))
+__all__ = ["DATASETS", "Dataset", "Kind", "Rows", "load", "load_prepared", "prepare", "root_of", "save_prepared", "splits"]

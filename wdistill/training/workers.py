@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from multiprocessing import get_context, parent_process
-from multiprocessing.connection import wait as wait_for
+from multiprocessing import get_context
 from types import FrameType
 from typing import Any
 
 from wdistill import checks
 from wdistill.errors import ConfigError, UnfinishedError
-from wdistill.signals import Stop
+from wdistill.signals import Stop, die_with_parent
 from wdistill.training.stage import StoppedError, Watch
 from wdistill.training.work import Work, do
 
@@ -129,13 +128,6 @@ def _asked(number: int, frame: FrameType | None) -> None:
     _stop.signal = number
     if not _busy:
         os._exit(128 + number)
-
-
-def die_with_parent() -> None:
-    """A thread that ends this process when the one that started it is gone."""
-    parent = parent_process()
-    assert parent is not None
-    threading.Thread(target=lambda: (wait_for([parent.sentinel]), os._exit(1)), daemon=True).start()
 
 
 def _do(packed: bytes) -> None:
