@@ -26,7 +26,7 @@ def add(commands: Any) -> None:
         allow_abbrev=False,
     )
     flag = reproduce.add_argument
-    flag("names", nargs="*", metavar="NAME", help="tables and figures, as --list names them")
+    flag("names", nargs="*", metavar="NAME", help="tables and figures, as --list names them, or all")
     flag("--list", action="store_true", help="print them all, and what has been run of each")
     flag("--labels", type=_numbers, metavar="N[,N…]", help="numbers of labeled rows (default: the paper's)")
     flag("--trials", type=_count, metavar="N", help="trials for each of them (default: the paper's)")
@@ -51,7 +51,7 @@ def run_reproduce(arguments: argparse.Namespace) -> None:
     if arguments.list or not arguments.names:
         experiments.show(folder)
         return
-    items = [experiments.find(name) for name in arguments.names]
+    items = experiments.find(arguments.names)
     sizes = ("labels", "trials", "epochs", "unlabeled", "validation", "test", "arms", "batch_size", "precision", "size")
     budget = {name: value for name in sizes if (value := getattr(arguments, name)) is not None}
     runs = arguments.runs or folder / "runs"
