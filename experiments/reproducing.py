@@ -53,7 +53,8 @@ def reproduce(
     items: Sequence[Item], budget: Mapping[str, Any], *, folder: Path, runs: Path, root: Path | None, workers: int
 ) -> None:
     """Run the trials of all items that have no line yet, the first trial of everything first; then draw every item."""
-    experiments = {each.name: each for item in items for each in item.experiments}.values()
+    asked = sorted((each for item in items for each in item.experiments), key=lambda each: len(each.labels))
+    experiments = {each.name: each for each in asked}.values()  # where a figure needs some labels only, the table's are more
     trials = (
         [trial for each in experiments for trial in trials_of(each, budget, root, runs)] if budget.get("trials") != 0 else []
     )
