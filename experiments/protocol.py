@@ -97,14 +97,17 @@ class Trial:
         return self.runs / self.experiment.name / name
 
 
-def shortened(experiment: Experiment, epochs: int | None = None, **sizes: Any) -> Experiment:
-    """The experiment on a smaller budget: `epochs` shortens all three trainings in proportion, their schedule with them."""
+def shortened(experiment: Experiment, epochs: int | None = None, pretraining: int | None = None, **sizes: Any) -> Experiment:
+    """The experiment on another budget: `epochs` shortens all three trainings in proportion, each schedule with its own.
+
+    `pretraining`: epochs of teacher and student on the labels, where they shall not be in proportion.
+    """
     recipe = experiment.recipe
     if epochs is not None:
-        before, after = (
-            max(1, round(epochs * each / recipe.epochs)) for each in (recipe.teacher_epochs, recipe.student_epochs)
-        )
-        recipe = replace(recipe, teacher_epochs=before, student_epochs=after, epochs=epochs)
+        shares = {name: getattr(recipe, name) / recipe.epochs for name in ("teacher_epochs", "student_epochs")}
+        recipe = replace(recipe, epochs=epochs, **{name: max(1, round(epochs * share)) for name, share in shares.items()})
+    if pretraining is not None:
+        recipe = replace(recipe, teacher_epochs=pretraining, student_epochs=pretraining)
     of_recipe = {name: sizes.pop(name) for name in ("batch_size", "precision", "device") if name in sizes}
     return replace(experiment, recipe=replace(recipe, **of_recipe), **sizes)
 
