@@ -26,7 +26,7 @@ from wdistill.ledger import Ledger
 from wdistill.recipe import to_json
 from wdistill.signals import stopping
 from wdistill.store import digest, make_folder, owning
-from wdistill.training.data import split_of
+from wdistill.training.data import on_device, split_of
 from wdistill.training.inputs import READ, Mapped, Picked
 from wdistill.training.labels import read_labels
 from wdistill.training.networks import build
@@ -141,8 +141,9 @@ def pretrain(trial: Trial, which: str) -> nn.Module:
         device
     )
     rows = splits(len(dataset.train), trial.labels, experiment.validation, trial=0, repeat=trial.repeat)["labeled"]
-    labeled = split_of("labeled", _data(dataset.train, rows), labels=True, folder=trial.folder)
-    test = split_of("test", _test(experiment, dataset), labels=True, folder=trial.folder)
+    given = {"labeled": _data(dataset.train, rows), "test": _test(experiment, dataset)}
+    checked = {name: split_of(name, each, labels=True, folder=trial.folder) for name, each in given.items()}
+    labeled, test = (on_device(each, device) for each in checked.values())
     assert labeled.labels is not None
     examples = Examples(labeled.inputs, labeled.labels, torch.ones(len(labeled)), labeled.ids)
     epochs = recipe.teacher_epochs if which == "teacher" else recipe.student_epochs
