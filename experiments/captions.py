@@ -54,7 +54,8 @@ def _own(group: Sequence[Line]) -> str:
     budget = group[0]["budget"]
     epochs = ", ".join(f"{word} {budget[name]}" for name, word in STAGES.items())
     rows = ", ".join(f"{budget[name]:,} {name}" for name in ROWS)
-    return f"teacher {budget['teacher']}, student {budget['student']}; epochs: {epochs}; rows: {rows}; batch {budget['batch_size']}"
+    models = f"teacher {budget['teacher']}, student {budget['student']}"
+    return f"{models}; epochs: {epochs}; rows: {rows}; batch {budget['batch_size']}"
 
 
 def _epochs(budget: Mapping[str, Any], paper: Mapping[str, Any]) -> str:
