@@ -57,27 +57,34 @@ class CNN(nn.Module):
         super().__init__()
         self.arguments = {"channels": channels, "classes": classes, "width": width}
         self.layers = nn.Sequential(
-            *_convolution(channels, width),
+            ChannelsLast(channels, width, 3, padding=1, bias=False),
+            *_normalised(width),
             nn.MaxPool2d(2),
-            *_convolution(width, 2 * width),
+            nn.Conv2d(width, 2 * width, 3, padding=1, bias=False),
+            *_normalised(2 * width),
             nn.MaxPool2d(2),
-            *_convolution(2 * width, 4 * width),
+            nn.Conv2d(2 * width, 4 * width, 3, padding=1, bias=False),
+            *_normalised(4 * width),
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
             nn.Linear(4 * width, classes),
         )
 
     def forward(self, inputs: Tensor) -> Tensor:
-        first, *others = self.layers
-        maps: Tensor = first(inputs).contiguous(memory_format=torch.channels_last)
-        for layer in others:
-            maps = layer(maps)
-        return maps
+        logits: Tensor = self.layers(inputs)
+        return logits
 
 
-def _convolution(before: int, after: int) -> tuple[nn.Module, ...]:
-    """3 × 3, batch-normalised; the bias is that of the normalisation."""
-    return nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()
+class ChannelsLast(nn.Conv2d):
+    """A convolution whose maps have their channels last in memory; convolutions after it keep that order."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs).contiguous(memory_format=torch.channels_last)
+
+
+def _normalised(width: int) -> tuple[nn.Module, ...]:
+    """What follows a convolution, whose bias is that of the normalisation."""
+    return nn.BatchNorm2d(width), nn.ReLU()
 
 
 NETWORKS: dict[str, type[nn.Module]] = {
