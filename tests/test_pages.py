@@ -462,17 +462,17 @@ def test_a_page_lists_the_settings_of_single_arms() -> None:
     assert pairs(mixed(), "Settings of single arms") == {
         "unweighted-hard": "targets = hard",
         "debiased-hard": "targets = hard",
-        "refreshed-hard": "targets = hard, refresh = 1, confidence = entropy",
+        "refreshed-hard": "targets = hard; refresh = 1; confidence = entropy",
         "refreshed": "refresh = 1",
         "hot": "temperature = 4.0",
-        "gold-hard": "targets = hard, validation_in_training = yes",
+        "gold-hard": "targets = hard; validation_in_training = yes",
     }
     assert pairs(mixed(), "Recipe")["targets"] == "soft"
     other = [
         with_settings(simple({"own": [0.8]}), {"own": ("debiased", {"vid": ["a=b", "c=d"], "refresh": n})}) for n in (1, 2)
     ]
     found = pairs(page({"": other}, "t"), "Settings of single arms")
-    assert found == {"own": "vid = a=b, c=d, refresh = 1 | vid = a=b, c=d, refresh = 2"}
+    assert found == {"own": "vid = a=b, c=d; refresh = 1 | vid = a=b, c=d; refresh = 2"}
     assert "single arms" not in full()
 
 

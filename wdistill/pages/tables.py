@@ -200,7 +200,7 @@ def settings(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 def own_settings(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
     """Arms with settings that are not the recipe's, one line an arm."""
     arms = [{name: _flat(arm.settings, "") for name, arm in each.arms.items() if arm.settings} for each in outcomes]
-    return settings([{name: ", ".join(map(" = ".join, own)) for name, own in each.items()} for each in arms])
+    return settings([{name: "; ".join(map(" = ".join, own)) for name, own in each.items()} for each in arms])
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
