@@ -75,7 +75,7 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("settings", CASES.values(), ids=CASES)
 def test_an_arm_with_settings_is_the_arm_of_a_run_with_those_settings(settings: dict[str, Any], tmp_path: Path) -> None:
     report = run(tmp_path / "one", {"plain": debiased, "own": arm(debiased, **settings)})
-    whole = arm(debiased, **settings).recipe(MADE)
+    whole = replace(MADE, **arm(debiased, **settings).settings)
     alone = run(tmp_path / "two", {"own": debiased}, whole)
     assert arm_of(tmp_path / "one") == arm_of(tmp_path / "two")
     assert students(report)["own"] == students(alone)["own"] != students(report)["plain"]
