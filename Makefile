@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test check bench memory clean
+.PHONY: setup demo test check bench memory experiments clean
 
 setup: $(VENV)/.ready
 
@@ -35,6 +35,15 @@ bench: $(VENV)/.bench
 
 memory: setup
 	$(BIN)/python -m benchmarks.memory
+
+# the budget of experiments/README.md: about 15 core-hours, resumable; the data sets must be prepared
+PAPER_MODELS := --labels 7500 --trials 3 --epochs 8 --pretraining 20 --unlabeled 5000 --test 5000 \
+	--arms unweighted,debiased,oracle,shuffled
+
+experiments: setup
+	$(BIN)/wdistill reproduce small-fashion small-cifar10 small-svhn --workers 2
+	$(BIN)/wdistill reproduce cifar10 svhn $(PAPER_MODELS) --workers 2
+	$(BIN)/wdistill reproduce small-celeba small-temperature --workers 2
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

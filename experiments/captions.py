@@ -54,7 +54,8 @@ def _own(group: Sequence[Line]) -> str:
     budget = group[0]["budget"]
     epochs = ", ".join(f"{word} {budget[name]}" for name, word in STAGES.items())
     rows = ", ".join(f"{budget[name]:,} {name}" for name in ROWS)
-    return f"{budget['teacher']} to {budget['student']}; epochs: {epochs}; rows: {rows}; batch {budget['batch_size']}"
+    models = f"teacher {budget['teacher']}, student {budget['student']}"
+    return f"{models}; epochs: {epochs}; rows: {rows}; batch {budget['batch_size']}"
 
 
 def _epochs(budget: Mapping[str, Any], paper: Mapping[str, Any]) -> str:
@@ -101,7 +102,7 @@ def _trials(group: Sequence[Line]) -> str:
 def _data(group: Sequence[Line]) -> str:
     data = group[0]["data"]
     kind = "official files" if data.get("official") else "unofficial copy"
-    source = f" ({data['source']})" if data.get("source") else ""
+    source = f" ({data['source']})" if data.get("source") and not data.get("official") else ""
     return f"{data.get('name', '?')}, {kind}{source}"
 
 

@@ -12,6 +12,8 @@ from experiments import (
     figure3,
     imagenet,
     small,
+    small_celeba,
+    small_temperature,
     svhn,
     temperature,
     updating,
@@ -31,4 +33,6 @@ ITEMS: tuple[Item, ...] = (
     fidelity.ITEM,
     temperature.ITEM,
     *small.ITEMS,
+    small_celeba.ITEM,
+    small_temperature.ITEM,
 )

@@ -23,7 +23,7 @@ from wdistill.rules import debiased, oracle, unweighted
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-VID_LAYERS: tuple[str, ...] = ()  # "student.layer=teacher.layer", …
+VID_LAYERS = ("stages.0=stages.0", "stages.1=stages.1", "stages.2=stages.2")  # the paper names none: the ends of stages
 PAPER: Paper = {
     "teacher": {
         10000: (91.59, None),
@@ -71,7 +71,7 @@ EXPERIMENT = Experiment(
         "debiased-vid": arm(debiased, vid=VID_LAYERS),
     },
     recipe=RESNET,
-    teacher_changes={"weight_decay": 0.0},
+    teacher_changes={"weight_decay": 0.0, "decayed": "all"},
     size=64,
 )
 ARMS = tuple(EXPERIMENT.arms)

@@ -23,6 +23,7 @@ from PIL import Image
 
 from wdistill.datasets import Dataset, Rows, save_prepared
 from wdistill.datasets.locating import folder_of, root_of
+from wdistill.datasets.pictures import middle_square
 from wdistill.errors import FileError
 from wdistill.store import digest, make_folder, write_bytes
 
@@ -66,7 +67,9 @@ def celeba(folder: Path, size: int | None = None) -> Dataset:
         for count, member in enumerate(members, 1):
             content = archive.extractfile(member)
             assert content is not None
-            images[count - 1] = np.asarray(_square(Image.open(io.BytesIO(content.read())), side)).transpose(2, 0, 1)
+            images[count - 1] = np.asarray(
+                middle_square(Image.open(io.BytesIO(content.read())).convert("RGB"), side)
+            ).transpose(2, 0, 1)
             labels[count - 1] = male[Path(member.name).name]
     if count != len(male):
         raise FileError("images are missing", where=str(folder), found=str(count), expected=str(len(male)))
@@ -83,13 +86,6 @@ def _crops(path: Path) -> NDArray[np.uint8]:
 
 def _channels_first(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
-
-
-def _square(image: Image.Image, side: int) -> Image.Image:
-    """The middle square, resized."""
-    edge = min(image.size)
-    left, top = ((whole - edge) // 2 for whole in image.size)
-    return image.convert("RGB").crop((left, top, left + edge, top + edge)).resize((side, side), Image.Resampling.BILINEAR)
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ STYLES = {
     "shuffled": Style(GREY, (1.5, 1.5)),
     "debiased-refresh": Style(AMBER, (6, 2)),
     "fidelity": Style(PURPLE, (6, 2, 1.5, 2)),
-    "composition": Style(GREEN, (3, 1.5)),
+    "composition": Style(ORANGE, (3, 1.5)),
     "vid": Style(SKY, (6, 2, 1.5, 2)),
     "debiased-vid": Style(ORANGE, (6, 2)),
 }

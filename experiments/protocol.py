@@ -26,7 +26,7 @@ from wdistill.ledger import Ledger
 from wdistill.recipe import to_json
 from wdistill.signals import stopping
 from wdistill.store import digest, make_folder, owning
-from wdistill.training.data import split_of
+from wdistill.training.data import on_device, split_of
 from wdistill.training.inputs import READ, Mapped, Picked
 from wdistill.training.labels import read_labels
 from wdistill.training.networks import build
@@ -97,14 +97,17 @@ class Trial:
         return self.runs / self.experiment.name / name
 
 
-def shortened(experiment: Experiment, epochs: int | None = None, **sizes: Any) -> Experiment:
-    """The experiment on a smaller budget: `epochs` shortens all three trainings in proportion, their schedule with them."""
+def shortened(experiment: Experiment, epochs: int | None = None, pretraining: int | None = None, **sizes: Any) -> Experiment:
+    """The experiment on another budget: `epochs` shortens all three trainings in proportion, each schedule with its own.
+
+    `pretraining`: epochs of teacher and student on the labels, where they shall not be in proportion.
+    """
     recipe = experiment.recipe
     if epochs is not None:
-        before, after = (
-            max(1, round(epochs * each / recipe.epochs)) for each in (recipe.teacher_epochs, recipe.student_epochs)
-        )
-        recipe = replace(recipe, teacher_epochs=before, student_epochs=after, epochs=epochs)
+        shares = {name: getattr(recipe, name) / recipe.epochs for name in ("teacher_epochs", "student_epochs")}
+        recipe = replace(recipe, epochs=epochs, **{name: max(1, round(epochs * share)) for name, share in shares.items()})
+    if pretraining is not None:
+        recipe = replace(recipe, teacher_epochs=pretraining, student_epochs=pretraining)
     of_recipe = {name: sizes.pop(name) for name in ("batch_size", "precision", "device") if name in sizes}
     return replace(experiment, recipe=replace(recipe, **of_recipe), **sizes)
 
@@ -138,8 +141,9 @@ def pretrain(trial: Trial, which: str) -> nn.Module:
         device
     )
     rows = splits(len(dataset.train), trial.labels, experiment.validation, trial=0, repeat=trial.repeat)["labeled"]
-    labeled = split_of("labeled", _data(dataset.train, rows), labels=True, folder=trial.folder)
-    test = split_of("test", _test(experiment, dataset), labels=True, folder=trial.folder)
+    given = {"labeled": _data(dataset.train, rows), "test": _test(experiment, dataset)}
+    checked = {name: split_of(name, each, labels=True, folder=trial.folder) for name, each in given.items()}
+    labeled, test = (on_device(each, device) for each in checked.values())
     assert labeled.labels is not None
     examples = Examples(labeled.inputs, labeled.labels, torch.ones(len(labeled)), labeled.ids)
     epochs = recipe.teacher_epochs if which == "teacher" else recipe.student_epochs

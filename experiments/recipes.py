@@ -27,4 +27,6 @@ IMAGENET = Recipe(
     rate=0.1,
     schedule="warmup",
     augmentation=("flip",),
+    weight_decay=2e-4,  # nor this: as the other ResNets
+    decayed="kernels",
 )

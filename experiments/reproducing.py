@@ -10,6 +10,7 @@ from typing import Any
 
 from experiments import lines
 from experiments.catalogue import ITEMS
+from experiments.documents import fill
 from experiments.figures import rendered
 from experiments.lines import Line
 from experiments.protocol import Experiment, Item, Trial, budget_of, dataset_of, shortened
@@ -18,18 +19,20 @@ from wdistill import store
 from wdistill.errors import ConfigError
 
 
-def find(name: str) -> Item:
-    for item in ITEMS:
-        if item.name == name:
-            return item
-    close = difflib.get_close_matches(name, [item.name for item in ITEMS], 1)
-    raise ConfigError(
-        "no such table or figure",
-        where="wdistill reproduce",
-        found=repr(name),
-        expected=", ".join(item.name for item in ITEMS),
-        remedy=f"did you mean {close[0]}?" if close else "wdistill reproduce --list says what each of them shows",
-    )
+def find(names: Sequence[str]) -> list[Item]:
+    """The items of these names, in the order of the catalogue; "all" is every one."""
+    known = [item.name for item in ITEMS]
+    for name in names:
+        if name not in ("all", *known):
+            close = difflib.get_close_matches(name, known, 1)
+            raise ConfigError(
+                "no such table or figure",
+                where="wdistill reproduce",
+                found=repr(name),
+                expected=", ".join(["all", *known]),
+                remedy=f"did you mean {close[0]}?" if close else "wdistill reproduce --list says what each of them shows",
+            )
+    return [item for item in ITEMS if item.name in names or "all" in names]
 
 
 def show(folder: Path) -> None:
@@ -50,7 +53,8 @@ def reproduce(
     items: Sequence[Item], budget: Mapping[str, Any], *, folder: Path, runs: Path, root: Path | None, workers: int
 ) -> None:
     """Run the trials of all items that have no line yet, the first trial of everything first; then draw every item."""
-    experiments = {each.name: each for item in items for each in item.experiments}.values()
+    asked = sorted((each for item in items for each in item.experiments), key=lambda each: len(each.labels))
+    experiments = {each.name: each for each in asked}.values()  # where a figure needs some labels only, the table's are more
     trials = (
         [trial for each in experiments for trial in trials_of(each, budget, root, runs)] if budget.get("trials") != 0 else []
     )
@@ -66,6 +70,10 @@ def reproduce(
         run(missing, folder / "results", workers)
     for item in items:
         draw(item, folder)
+    fill(
+        [folder / "README.md", folder.parent / "README.md"],
+        {name: each for item in ITEMS for name, each in read_lines(item, folder).items()},
+    )
 
 
 def trials_of(experiment: Experiment, budget: Mapping[str, Any], root: Path | None, runs: Path) -> list[Trial]:

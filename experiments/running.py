@@ -10,11 +10,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from contextlib import redirect_stderr
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 from experiments import lines
 from experiments.lines import Line
 from experiments.protocol import Trial, is_pretrained, pretrain, run_trial
-from wdistill.training.workers import die_with_parent
+from wdistill.signals import die_with_parent
 
 
 def run(trials: Sequence[Trial], results: Path, workers: int) -> None:
@@ -56,7 +57,8 @@ def _side_by_side(pool: ProcessPoolExecutor, trials: Sequence[Trial], keep: Call
         else:
             models |= {pool.submit(_quiet_pretrain, group[0], which): folder for which in ("teacher", "student")}
     while models or running:
-        for future in wait([*models, *running], return_when=FIRST_COMPLETED).done:
+        futures: list[Future[Any]] = [*models, *running]
+        for future in wait(futures, return_when=FIRST_COMPLETED).done:
             if future in running:
                 keep(running.pop(future), future.result())
                 continue

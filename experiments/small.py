@@ -81,7 +81,8 @@ def item(experiment: Experiment, title: str) -> Item:
         return by_labels(lines.get(name, []), list(ARMS), {}, f"{title}, a small pair of models")
 
     def figures(lines: Mapping[str, list[Line]]) -> dict[str, Figure]:
-        found, drawn = lines.get(name, []), {}
+        found = lines.get(name, [])
+        drawn: dict[str, Figure] = {}
         for kind, arms in GROUPS.items():
             stem, said = f"{name}-{kind.partition(' ')[0]}", f"{title}, small pair, {kind}"
             drawn |= each_budget(f"{stem}-trajectories", found, partial(trajectories, arms=arms, title=said))

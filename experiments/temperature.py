@@ -48,7 +48,7 @@ EXPERIMENT = replace(
     arms={
         f"{name}-T{at:g}": arm(rule, temperature=at)
         for at in PRINTED
-        for name, rule in {"unweighted": unweighted, "debiased": debiased}.items()
+        for name, rule in (("unweighted", unweighted), ("debiased", debiased))
     },
     recipe=replace(cifar100.EXPERIMENT.recipe, confidence="entropy"),
 )

@@ -26,11 +26,12 @@ def add(commands: Any) -> None:
         allow_abbrev=False,
     )
     flag = reproduce.add_argument
-    flag("names", nargs="*", metavar="NAME", help="tables and figures, as --list names them")
+    flag("names", nargs="*", metavar="NAME", help="tables and figures, as --list names them, or all")
     flag("--list", action="store_true", help="print them all, and what has been run of each")
     flag("--labels", type=_numbers, metavar="N[,N…]", help="numbers of labeled rows (default: the paper's)")
     flag("--trials", type=_count, metavar="N", help="trials for each of them (default: the paper's)")
     flag("--epochs", type=_positive, metavar="N", help="of the last stage; the other stages and the schedule in proportion")
+    flag("--pretraining", type=_positive, metavar="N", help="of teacher and student on the labels (default: in proportion)")
     flag("--unlabeled", type=_positive, metavar="N", help="unlabeled rows (default: all that are left)")
     flag("--validation", type=_positive, metavar="N", help="validation rows (default: the paper's)")
     flag("--test", type=_positive, metavar="N", help="test rows, the first (default: all)")
@@ -51,9 +52,9 @@ def run_reproduce(arguments: argparse.Namespace) -> None:
     if arguments.list or not arguments.names:
         experiments.show(folder)
         return
-    items = [experiments.find(name) for name in arguments.names]
-    sizes = ("labels", "trials", "epochs", "unlabeled", "validation", "test", "arms", "batch_size", "precision", "size")
-    budget = {name: value for name in sizes if (value := getattr(arguments, name)) is not None}
+    items = experiments.find(arguments.names)
+    sizes = ("labels", "trials", "epochs", "pretraining", "unlabeled", "validation", "test", "arms", "batch_size")
+    budget = {name: value for name in (*sizes, "precision", "size") if (value := getattr(arguments, name)) is not None}
     runs = arguments.runs or folder / "runs"
     experiments.reproduce(items, budget, folder=folder, runs=runs, root=arguments.root, workers=arguments.workers)
 
