@@ -78,10 +78,10 @@ def test_imports_point_one_way(path: Path) -> None:
 
 def test_public_names_are_listed_and_there() -> None:
     public = {
-        "BusyError CNN CheckpointError CifarResNet ConfigError Data EntropyMean Epoch Evidence FileError Fitted InputError",
-        "LeakError MLP MobileNet NumericalError Outcome Recipe Refresh Report ResNet Rule Scores StorageError Streamed",
-        "Training UnfinishedError WdistillError WdistillWarning Weighed compose debiased debiasing_weight distill",
-        "distortion entropy export_student fidelity load load_student margin oracle read_run rule save shuffled",
+        "Arm BusyError CNN CheckpointError CifarResNet ConfigError Data EntropyMean Epoch Evidence FileError Fitted",
+        "InputError LeakError MLP MobileNet NumericalError Outcome Recipe Refresh Report ResNet Rule Scores StorageError",
+        "Streamed Training UnfinishedError WdistillError WdistillWarning Weighed arm compose debiased debiasing_weight",
+        "distill distortion entropy export_student fidelity load load_student margin oracle read_run rule save shuffled",
         "threshold unweighted weigh",
     }
     assert set(wdistill.__all__) == {name for line in public for name in line.split()}

@@ -57,7 +57,7 @@ from wdistill import (
     shuffled,
     unweighted,
 )
-from wdistill.training.inputs import Held, materialise
+from wdistill.training.inputs import Held, Mapped, Picked, materialise
 from wdistill.training.labels import read_table
 
 
@@ -270,7 +270,19 @@ def as_other_layouts(name: str, inputs: Tensor, labels: Tensor, folder: Path) ->
     return np.asfortranarray(inputs.numpy().astype(">f4")), labels.tolist()
 
 
-@pytest.mark.parametrize("way", [as_arrays, as_files, as_datasets, as_streams, as_a_mixture, as_other_layouts])
+def as_picked_rows(name: str, inputs: Tensor, labels: Tensor, folder: Path) -> Any:
+    """Rows of one file that holds more, in another order."""
+    order = torch.randperm(2 * len(inputs), generator=torch.Generator().manual_seed(0))
+    whole = torch.full((2 * len(inputs), *inputs.shape[1:]), 7.0)
+    whole[order[: len(inputs)]] = inputs
+    np.save(folder / f"{name}.npy", whole.numpy())
+    return Picked(Mapped(folder / f"{name}.npy"), order[: len(inputs)]), labels
+
+
+WAYS = [as_arrays, as_files, as_datasets, as_streams, as_a_mixture, as_other_layouts, as_picked_rows]
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_every_form_of_data_gives_the_same_bits(way: Any, tmp_path: Path, reference: Report) -> None:
     data = {name: way(name, *pair, tmp_path) for name, pair in splits().items()}
     assert students(go(**data)) == students(reference)
@@ -311,6 +323,37 @@ def test_validation_rows_that_were_trained_on_are_refused() -> None:
                 labeled=form(known, truth, [f"a{row}" for row in range(29)] + ["c"]),
                 validation=form(inputs, labels, ["c"] + [f"b{row}" for row in range(29)]),
             )
+
+
+def test_picked_rows_are_told_apart_and_looked_at(tmp_path: Path) -> None:
+    """Other rows of the same file are other data; the same rows in two splits are a leak."""
+    data = {name: as_picked_rows(name, *pair, tmp_path) for name, pair in splits().items()}
+    go(**data, run=tmp_path / "run")
+    before = contents(tmp_path / "run")
+    go(
+        **{name: Data(Picked(picked.inputs, picked.rows.clone()), labels) for name, (picked, labels) in data.items()},
+        run=tmp_path / "run",
+    )
+    assert contents(tmp_path / "run") == before
+    picked, labels = data["unlabeled"]
+    for rows in (picked.rows.flip(0), torch.cat([picked.rows[1:], picked.rows[:1]])):
+        with pytest.raises(ConfigError, match="data unlabeled rows"):
+            go(**{**data, "unlabeled": (Picked(picked.inputs, rows), labels)}, run=tmp_path / "run")
+    (known, truth), (others, gold) = data["labeled"], data["validation"]
+    with pytest.raises(LeakError, match="30 of 30 rows"):
+        go(**{**data, "validation": (Picked(known.inputs, known.rows.flip(0)), truth.flip(0))})
+    with pytest.raises(LeakError, match="3 of 30 rows, first ids 0, 1, 2"):
+        held = torch.cat([next(known.batches([torch.arange(3)])), next(others.batches([torch.arange(3, 30)]))])
+        go(**{**data, "validation": (held, gold)})
+    with pytest.raises(InputError, match="labels"):
+        go(**{**data, "test": (data["test"][0], labels)})
+
+
+def test_picked_rows_go_to_other_processes(tmp_path: Path, reference: Report) -> None:
+    data = {name: as_picked_rows(name, *pair, tmp_path) for name, pair in splits().items()}
+    held = Picked(Held(splits()["unlabeled"][0].flip(0)), torch.arange(59, -1, -1))
+    data["unlabeled"] = (held, splits()["unlabeled"][1])
+    assert students(go(**data, recipe=replace(QUICK, workers=2))) == students(reference)
 
 
 def test_without_test_rows_the_table_shows_validation_accuracies() -> None:

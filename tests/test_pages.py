@@ -28,7 +28,7 @@ from wdistill.inspection import Histogram
 from wdistill.outcome import Epoch, Outcome, Refresh, Training
 from wdistill.pages import Difference, headline, page, terminal_table
 from wdistill.pages.accuracies import holm, t_test
-from wdistill.pages.figures import maps
+from wdistill.pages.figures import maps, teacher
 from wdistill.pages.words import duration, verdict
 from wdistill.rules import Fidelity, Fitted, Rule
 
@@ -183,6 +183,48 @@ def test_without_an_unweighted_arm_the_first_is_the_baseline() -> None:
     assert [bool(row.final and row.final.difference) for row in rows] == [False, False, False, True]
 
 
+def with_settings(trial: Outcome, rules: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Outcome:
+    """The same run, whose arms have rules and settings of their own."""
+    arms = {name: replace(arm, rule=rules[name][0], settings=rules[name][1]) for name, arm in trial.arms.items()}
+    return replace(trial, arms=arms)
+
+
+MIXED: dict[str, tuple[str, dict[str, Any]]] = {
+    "debiased": ("debiased", {}),
+    "unweighted": ("unweighted", {}),
+    "unweighted-hard": ("unweighted", {"targets": "hard"}),
+    "debiased-hard": ("debiased", {"targets": "hard"}),
+    "refreshed-hard": ("debiased", {"targets": "hard", "refresh": 1, "confidence": "entropy"}),
+    "refreshed": ("debiased", {"refresh": 1}),
+    "hot": ("debiased", {"temperature": 4.0}),
+    "gold-hard": ("debiased", {"targets": "hard", "validation_in_training": "yes"}),
+}
+OVER = {
+    **dict.fromkeys(("debiased", "unweighted-hard", "refreshed", "hot", "gold-hard"), "unweighted"),
+    "unweighted": None,
+    "debiased-hard": "unweighted-hard",
+    "refreshed-hard": "unweighted-hard",
+}
+
+
+def test_an_arm_is_compared_to_the_unweighted_arm_that_is_trained_as_it_is() -> None:
+    """Settings about weights do not count; an arm that no unweighted one is like is compared to the baseline."""
+    ends = {name: 0.8 + i / 100 for i, name in enumerate(MIXED)}
+    rows = headline([with_settings(simple({name: [end] for name, end in ends.items()}), MIXED)])[2:]
+    assert {row.name: row.base for row in rows} == OVER
+    for row in rows:
+        assert row.final is not None
+        gap = row.final.difference
+        assert (gap is None) == (row.base is None)
+        assert gap is None or gap.mean == pytest.approx(ends[row.name] - ends[row.base or ""])
+
+
+def test_the_baseline_is_known_by_its_rule_where_no_arm_has_its_name() -> None:
+    ours = {"ours": ("debiased", {}), "plain": ("unweighted", {}), "plain-2": ("unweighted", {"refresh": 1})}
+    rows = headline([with_settings(simple({name: [0.8] for name in ours}), ours)])[2:]
+    assert {row.name: row.base for row in rows} == {"ours": "plain", "plain": None, "plain-2": "plain"}
+
+
 def test_trainings_cut_short_are_not_compared_with_longer_ones() -> None:
     whole, cut = {"unweighted": [0.1, 0.8], "debiased": [0.1, 0.9]}, {"unweighted": [0.1, 0.7], "debiased": [0.2]}
     arm = headline([simple(whole), simple(cut)])[-1]
@@ -233,6 +275,30 @@ def test_few_trials_prove_nothing() -> None:
     assert "Two trials are too few" in said([one, one])
 
 
+def test_the_verdict_says_what_each_arm_is_compared_to() -> None:
+    arms = {name: MIXED[name] for name in ("unweighted", "unweighted-hard", "debiased", "debiased-hard")}
+    ends = {"unweighted": 0.8, "unweighted-hard": 0.7, "debiased": 0.81, "debiased-hard": 0.75}
+
+    def trial(luck: float) -> Outcome:
+        return with_settings(
+            simple({name: [end + luck * (1 + 0.1 * i)] for i, (name, end) in enumerate(ends.items())}), arms
+        )
+
+    few = verdict(headline([trial(0)])).findings
+    assert few[:2] == (
+        "On the test rows, unweighted ended at 80.00 %; unweighted-hard 10.00 points lower and debiased 1.00 points higher.",
+        "On the test rows, unweighted-hard ended at 70.00 %; debiased-hard 5.00 points higher.",
+    )
+    tested = verdict(headline([trial(i / 100) for i in range(4)]))
+    starts = [finding.partition(" (")[0] for finding in tested.findings]
+    assert starts == [
+        "Better than unweighted: debiased",
+        "Worse than unweighted: unweighted-hard",
+        "Better than unweighted-hard: debiased-hard",
+    ]
+    assert "corrected for 3 comparisons" in tested.basis
+
+
 def test_nothing_to_compare() -> None:
     assert said([{}]) == "No arm has been trained yet. "
     assert "unweighted at 80.00 %" in said([{"unweighted": [0.8]}])
@@ -261,6 +327,15 @@ def test_the_terminal_table_says_the_same_as_the_page() -> None:
     for number in ("81.00 ± 1.00", "90.00 ± 0.00", "+9.00 ± 0.58"):
         assert number in printed and number in html
     assert "−" in _printed([simple({"unweighted": [0.8], "debiased": [0.7]})])
+
+
+def test_the_terminal_names_what_an_arm_is_compared_to_where_that_differs() -> None:
+    ends = {name: [0.8 + i / 100] for i, name in enumerate(MIXED)}
+    printed = " ".join(_printed([with_settings(simple(ends), MIXED)]).split())
+    assert "to unweighted, or to the arm named there, in points" in printed
+    assert printed.count("over unweighted-hard") == 2 and "over unweighted " not in printed
+    plain = " ".join(_printed([simple(ends)]).split())
+    assert "over " not in plain and "the difference to unweighted in points" in plain
 
 
 def _printed(trials: list[Outcome]) -> str:
@@ -370,6 +445,57 @@ def test_a_page_has_all_parts() -> None:
         assert words in text.replace("\u00a0", " "), words
 
 
+@cache
+def mixed() -> str:
+    """Arms with settings of their own."""
+    trials = [with_settings(outcome(i, length=4, arms=dict.fromkeys(MIXED, 0.01)), MIXED) for i in range(2)]
+    return page({"mixed": trials}, "Arms with settings of their own")
+
+
+def pairs(html: str, title: str) -> dict[str, str]:
+    """The lines of one list of names and values."""
+    found = re.search(rf"<h4>{title}</h4>\s*<dl class=\"pairs\">(.*?)</dl>", html, re.DOTALL)
+    return dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", found[1].replace("\u00a0", " "))) if found else {}
+
+
+def test_a_page_lists_the_settings_of_single_arms() -> None:
+    assert pairs(mixed(), "Settings of single arms") == {
+        "unweighted-hard": "targets = hard",
+        "debiased-hard": "targets = hard",
+        "refreshed-hard": "targets = hard; refresh = 1; confidence = entropy",
+        "refreshed": "refresh = 1",
+        "hot": "temperature = 4.0",
+        "gold-hard": "targets = hard; validation_in_training = yes",
+    }
+    assert pairs(mixed(), "Recipe")["targets"] == "soft"
+    other = [
+        with_settings(simple({"own": [0.8]}), {"own": ("debiased", {"vid": ["a=b", "c=d"], "refresh": n})}) for n in (1, 2)
+    ]
+    found = pairs(page({"": other}, "t"), "Settings of single arms")
+    assert found == {"own": "vid = a=b, c=d; refresh = 1 | vid = a=b, c=d; refresh = 2"}
+    assert "single arms" not in full()
+
+
+def test_a_page_names_what_an_arm_is_compared_to_where_that_differs() -> None:
+    text = Reader(mixed()).text.replace("\u00a0", " ")
+    assert "the difference to unweighted, or to the arm named there, in points" in text
+    assert "debiased-hard over unweighted-hard" in text and text.count("over unweighted-hard") == 2
+    assert "over unweighted" not in Reader(full()).text and "named there" not in Reader(full()).text
+
+
+def test_the_teachers_figure_says_whose_eyes_it_sees_with() -> None:
+    """An arm's margins are of its temperature and of the rows that weigh there: others go first."""
+    hot, half = ("debiased", {"temperature": 4.0}), ("debiased", {"temperature": 2.0, "validation_in_training": "half"})
+    trial = simple({"hot": [0.8], "cold": [0.8]})
+    seen = replace(trial, arms={name: replace(arm, fitted=(fitted(),)) for name, arm in trial.arms.items()})
+    for cold in ({}, {"targets": "hard"}):
+        found = teacher([with_settings(seen, {"hot": hot, "cold": ("debiased", cold)})], "t")
+        assert found is not None and "reads them" not in found.caption
+    found = teacher([with_settings(seen, {"hot": half, "cold": hot})], "t")
+    assert found is not None
+    assert found.caption.endswith("; as hot reads them, with temperature = 2.0 and validation_in_training = half.")
+
+
 def test_the_same_outcomes_give_the_same_bytes() -> None:
     trials = [simple({"unweighted": [0.7, 0.8], "debiased": [0.8, 0.9]})] * 2
     assert page({"a": trials}, "t") == page({"a": trials}, "t")
@@ -440,7 +566,7 @@ HOSTILE = [
 @cache
 def hostile() -> str:
     arms = {name: [0.8, 0.81 + i / 100] for i, name in enumerate(HOSTILE)}
-    trial = simple(arms)
+    trial = with_settings(simple(arms), {name: (name, {"vid": HOSTILE, "targets": name}) for name in HOSTILE})
     trial = replace(
         trial,
         folder=Path("/runs/" + HOSTILE[0]),
@@ -520,7 +646,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("pages")
     (folder / "full.html").write_text(full(), "utf-8")
     (folder / "hostile.html").write_text(hostile(), "utf-8")
-    return {name: (folder / f"{name}.html").as_uri() for name in ("full", "hostile")}
+    (folder / "mixed.html").write_text(mixed(), "utf-8")
+    return {name: (folder / f"{name}.html").as_uri() for name in ("full", "hostile", "mixed")}
 
 
 @contextmanager
@@ -553,7 +680,7 @@ def test_every_figure_is_seen(browser: Any, files: dict[str, str], width: int) -
         assert blank == []
 
 
-@pytest.mark.parametrize("name", ["full", "hostile"])
+@pytest.mark.parametrize("name", ["full", "hostile", "mixed"])
 def test_a_phone_never_scrolls_sideways(browser: Any, files: dict[str, str], name: str) -> None:
     with opened(browser, files[name], PHONE) as tab:
         assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE
@@ -578,6 +705,17 @@ def test_print_is_light_and_cuts_no_figure(browser: Any, files: dict[str, str]) 
         assert [each for each in tab.evaluate(CONTRAST) if each["contrast"] < 4.5] == []
         assert tab.evaluate("getComputedStyle(document.querySelector('figure')).breakInside") == "avoid"
         assert tab.pdf(format="A4")[:5] == b"%PDF-"
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_settings_of_single_arms_are_seen(browser: Any, files: dict[str, str], width: int) -> None:
+    with opened(browser, files["mixed"], width) as tab:
+        own = tab.locator("dl.pairs").nth(1)
+        assert own.locator("dt").all_inner_texts() == [name for name, (_, settings) in MIXED.items() if settings]
+        assert own.is_visible() and own.bounding_box()["width"] <= width
+        named = tab.locator("table.headline th .gap").all()
+        assert [each.inner_text() for each in named] == ["over unweighted-hard"] * 2
+        assert all(each.is_visible() for each in named)
 
 
 def test_hostile_names_are_inert(browser: Any, files: dict[str, str]) -> None:

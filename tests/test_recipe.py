@@ -74,6 +74,25 @@ def test_changes_read_well() -> None:
     assert changes({}, {"depth": 3}) == ["depth: absent → 3"]
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_setting_that_an_older_recipe_lacks_has_its_default(name: str) -> None:
+    now = to_json(Recipe())
+    older = {each: value for each, value in now.items() if each != name}
+    assert changes(older, now) == changes(now, older) == []
+    assert changes({}, now) == changes(now, {}) == []
+    other = {**now, name: "other"}
+    lines = changes(older, other)
+    assert lines == changes(now, other) and len(lines) == (name not in module.SAFE)
+
+
+def test_an_older_recipe_is_read_with_defaults() -> None:
+    now = replace(Recipe(), weight_decay=1e-4)
+    older = {name: value for name, value in to_json(now).items() if name not in ("decayed", "vid", "vid_scale")}
+    assert from_json(older) == now
+    assert changes(older, to_json(replace(now, decayed="kernels"))) == ["decayed: all → kernels"]
+    assert changes(older, to_json(replace(now, vid=("a=b",)))) == ["vid: none → a=b"]
+
+
 def flags(*words: str) -> dict[str, Any]:
     parser = argparse.ArgumentParser()
     add_flags(parser)
@@ -220,6 +239,7 @@ def test_nan_in_a_file_is_refused(tmp_path: Path) -> None:
         {"rule": ("fidelity",), "confidence": "entropy"},
         {"momentum": 0.5},
         {"vid_scale": 0.5},
+        {"decayed": "kernels"},
     ],
 )
 def test_conflicts_name_both_settings(settings: dict[str, Any]) -> None:
@@ -237,6 +257,17 @@ def test_what_belongs_together_is_accepted() -> None:
     check_recipe(Recipe(rule=("shuffled-threshold",), threshold=0.5))
     check_recipe(Recipe(refresh=1, validation_in_training="half"))
     check_recipe(Recipe(vid=("a=b", "a=c", "b=c"), vid_scale=0.5))
+    check_recipe(Recipe(decayed="kernels", weight_decay=1e-4))
+
+
+def test_rules_of_other_arms_may_look_at_a_setting_but_need_none_for_themselves() -> None:
+    plain = Recipe(rule=("unweighted",), confidence="entropy")
+    check_recipe(plain, beside=["debiased"])
+    check_recipe(plain, beside=["threshold"])
+    with pytest.raises(ConfigError, match="confidence"):
+        check_recipe(plain, beside=["fidelity"])
+    with pytest.raises(ConfigError, match="the rule threshold needs it"):
+        check_recipe(Recipe(rule=("threshold",)), beside=["debiased"])
 
 
 def test_a_memorised_validation_set_and_a_refresh_that_never_comes_are_warned_of() -> None:

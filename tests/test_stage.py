@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from tests.distilling import MADE, QUICK, Dropping, bits, go, seeded, splits, student, table, teacher, undrawn
 from tests.staging import MEASURED, RECIPE, N, Stopping, by_student, factor, made, number, refreshed, rows, stage, whole
-from wdistill import Evidence, NumericalError, Recipe, debiased
+from wdistill import CifarResNet, Evidence, MobileNet, NumericalError, Recipe, debiased
 from wdistill.ledger import Ledger, peek
 from wdistill.training.data import Split
 from wdistill.training.inputs import Held
 from wdistill.training.labels import by_module, read_labels, read_table
 from wdistill.training.predicting import predict
-from wdistill.training.stage import StoppedError, Watch, batches_of, run_stage
+from wdistill.training.stage import StoppedError, Watch, batches_of, make_optimizer, run_stage
 from wdistill.training.tensors import from_bytes
 from wdistill.training.work import halves, rows_that_weigh
 
@@ -96,6 +96,78 @@ def test_weights_of_0_and_1_give_the_sum_over_the_kept_rows(tmp_path: Path) -> N
     for value, start in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(value, start - 0.5 * start.grad, rtol=1e-5, atol=1e-6)
     assert peek(tmp_path).state["epochs"][0]["loss"] == pytest.approx(loss.item(), rel=1e-5)
+
+
+class Convolving(nn.Module):
+    """A kernel, and parameters of every other sort."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution, self.norm, self.linear = nn.Conv1d(1, 2, 3), nn.BatchNorm1d(2), nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.linear(self.norm(self.convolution(inputs[:, None])).flatten(1))
+
+
+@pytest.mark.parametrize("decayed", ["all", "kernels"])
+def test_one_step_with_weight_decay_by_hand(tmp_path: Path, decayed: Any) -> None:
+    settings: dict[str, Any] = {"momentum": 0.0, "batch_size": N, "rate": 0.5, "weight_decay": 0.125}
+    recipe = replace(RECIPE, optimizer="sgd", decayed=decayed, **settings)
+    ours, theirs, (inputs, labels) = seeded(Convolving), seeded(Convolving), rows()
+    run_stage(stage(tmp_path / "step", 1), ours, recipe, {})
+    nn.functional.cross_entropy(theirs(inputs), labels).backward()
+    decays = {name for name, _ in theirs.named_parameters() if decayed == "all" or name == "convolution.weight"}
+    found = dict(ours.named_parameters())
+    for name, start in theirs.named_parameters():
+        wanted = start - 0.5 * (start.grad + (0.125 * start if name in decays else 0))
+        torch.testing.assert_close(found[name], wanted, rtol=1e-5, atol=1e-6)
+    still, start = seeded(Convolving), dict(seeded(Convolving).named_parameters())
+    run_stage(stage(tmp_path / "still", 1, made(weights=torch.zeros(N))), still, recipe, {})  # no gradient: decay alone
+    for name, value in still.named_parameters():
+        assert torch.equal(value, start[name] * 0.9375 if name in decays else start[name]), name
+
+
+@pytest.mark.parametrize(
+    ("model", "kernels"),
+    [
+        (Convolving, ["convolution.weight"]),
+        (student, []),
+        (
+            lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.ConvTranspose2d(2, 1, 3), nn.Conv3d(1, 1, 1)),
+            ["0.weight", "2.weight"],
+        ),
+        (lambda: MobileNet(channels=1, classes=2, width=0.25), None),
+        (lambda: CifarResNet(channels=1, classes=2, depth=11), None),
+    ],
+    ids=["one kernel", "none", "other layers", "mobilenet", "resnet"],
+)
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_kernels_are_the_weights_of_convolutions(model: Any, kernels: list[str] | None, optimizer: Any) -> None:
+    """Of Keras' networks: all parameters of four dimensions. Those that are not trained are in no group."""
+    network = model()
+    parameters = dict(network.named_parameters())
+    wanted = [name for name, each in parameters.items() if each.ndim == 4] if kernels is None else kernels
+    names = {id(each): name for name, each in parameters.items()}
+    last = list(parameters.values())[-1].requires_grad_(False)
+    found = make_optimizer(network, replace(RECIPE, optimizer=optimizer, weight_decay=0.1, decayed="kernels")).param_groups
+    assert [group["weight_decay"] for group in found] == [0.1, 0.0]
+    decaying, others = ({names[id(each)] for each in group["params"]} for group in found)
+    assert decaying == {*wanted} - {names[id(last)]} and decaying | others == {*parameters} - {names[id(last)]}
+    whole = make_optimizer(network, replace(RECIPE, optimizer=optimizer, weight_decay=0.1)).param_groups
+    assert [group["weight_decay"] for group in whole] == [0.1] and len(whole[0]["params"]) == len(parameters) - 1
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_stop_changes_no_bit_where_kernels_alone_decay(tmp_path: Path, optimizer: Any) -> None:
+    recipe = replace(RECIPE, optimizer=optimizer, weight_decay=0.1, decayed="kernels", checkpoint_seconds=1e9)
+    run_stage(stage(tmp_path / "reference"), seeded(Convolving), recipe, {})
+    for at in (1, 5):
+        with pytest.raises(StoppedError):
+            run_stage(stage(tmp_path / str(at)), seeded(Convolving), recipe, {}, Watch(Stopping(at)))
+        run_stage(stage(tmp_path / str(at)), seeded(Convolving, 9), recipe, {})  # the stored parameters count
+        assert whole(tmp_path / str(at)) == whole(tmp_path / "reference")
+    run_stage(stage(tmp_path / "all"), seeded(Convolving), replace(recipe, decayed="all"), {})
+    assert whole(tmp_path / "all") != whole(tmp_path / "reference")
 
 
 def test_weights_are_estimated_before_the_first_epoch_and_after_every_second(tmp_path: Path) -> None:

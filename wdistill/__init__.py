@@ -38,7 +38,7 @@ from wdistill.states import load, save
 from wdistill.weighting import debiasing_weight, distortion
 
 if TYPE_CHECKING:
-    from wdistill.arms import shuffled
+    from wdistill.arms import Arm, arm, shuffled
     from wdistill.distillation import Report, distill
     from wdistill.exporting import export_student, load_student
     from wdistill.outcome import Epoch, Outcome, Refresh, Training
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _LATER = {
+    "Arm": "arms",
     "CNN": "training.networks",
     "CifarResNet": "training.resnet",
     "Data": "training.data",
@@ -66,6 +67,7 @@ _LATER = {
     "ResNet": "training.resnet",
     "Streamed": "training.inputs",
     "Training": "outcome",
+    "arm": "arms",
     "distill": "distillation",
     "export_student": "exporting",
     "load_student": "exporting",
@@ -76,6 +78,7 @@ _LATER = {
 __all__ = [
     "CNN",
     "MLP",
+    "Arm",
     "BusyError",
     "CheckpointError",
     "CifarResNet",
@@ -104,6 +107,7 @@ __all__ = [
     "WdistillError",
     "WdistillWarning",
     "Weighed",
+    "arm",
     "compose",
     "debiased",
     "debiasing_weight",

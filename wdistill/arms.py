@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from wdistill.confidence import Floats
 from wdistill.errors import ConfigError, InputError
 from wdistill.evidence import Evidence
 from wdistill.options import CONFIDENCES, RULES
-from wdistill.recipe import Recipe, checked
+from wdistill.recipe import Recipe, checked, to_json
 from wdistill.rules import Fitted, Rule, Weighed, compose, debiased
 
 STAGES = ("teacher", "student", "labels")  # names that no arm can have
@@ -46,9 +46,10 @@ def shuffled(rule: AnyRule = debiased, *, seed: int = 0) -> Shuffled:
     return Shuffled(rule, seed)
 
 
+WEIGHING = ("confidence", "estimate", "neighbors", "threshold", "refresh")  # settings that change nothing but weights
 SETTINGS = (  # that an arm may have of its own: all others would end the pairing, or belong to the run
-    *("targets", "temperature", "temperature_squared", "confidence", "estimate", "neighbors", "threshold"),
-    *("refresh", "validation_in_training", "vid", "vid_scale"),
+    *("targets", "temperature", "temperature_squared", "vid", "vid_scale", "validation_in_training"),
+    *WEIGHING,
 )
 
 
@@ -57,11 +58,31 @@ class Arm:
     """One arm: a rule, and the settings of the recipe in which it differs from the other arms."""
 
     rule: AnyRule
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)  # as the recipe's fields hold them, in the order of SETTINGS
+
+    def __post_init__(self) -> None:
+        where = f"arm {name_of(self.rule)}"
+        for name in self.settings:
+            if name not in SETTINGS:
+                close = difflib.get_close_matches(name, SETTINGS, 1)
+                raise ConfigError(
+                    "not a setting that an arm can have of its own",
+                    where=where,
+                    found=repr(name),
+                    expected=", ".join(SETTINGS),
+                    remedy=f"did you mean {close[0]}?" if close else "set it in the recipe, for all arms",
+                )
+        found = {name: checked(name, self.settings[name], f"{where}: {name}") for name in SETTINGS if name in self.settings}
+        object.__setattr__(self, "settings", found)
 
     def recipe(self, base: Recipe) -> Recipe:
         """The recipe of this arm."""
         return replace(base, **self.settings)
+
+    def differing(self, base: Recipe) -> dict[str, Any]:
+        """Its settings that are not those of the recipe, as JSON can hold them."""
+        before, own = to_json(base), to_json(self.recipe(base))
+        return {name: own[name] for name in self.settings if own[name] != before[name]}
 
     def __str__(self) -> str:
         own = ", ".join(f"{name}={value}" for name, value in self.settings.items())
@@ -70,17 +91,7 @@ class Arm:
 
 def arm(rule: AnyRule, **settings: Any) -> Arm:
     """An arm with settings of its own, such as arm(debiased, refresh=1) beside arm(debiased)."""
-    for name in settings:
-        if name not in SETTINGS:
-            close = difflib.get_close_matches(name, SETTINGS, 1)
-            raise ConfigError(
-                "not a setting that an arm can have of its own",
-                where=f"arm {name_of(rule)}",
-                found=repr(name),
-                expected=", ".join(SETTINGS),
-                remedy=f"did you mean {close[0]}?" if close else "set it in the recipe, for all arms",
-            )
-    return Arm(rule, {name: checked(name, value, f"arm {name_of(rule)}: {name}") for name, value in settings.items()})
+    return Arm(rule, settings)
 
 
 def explain(rule: AnyRule, evidence: Evidence) -> tuple[Weighed, Fitted | None]:
@@ -129,10 +140,10 @@ def rules_in(rule: AnyRule) -> list[str]:
     return inner.name.split(",") if isinstance(inner, Rule) else []
 
 
-def first_of(arms: Iterable[str]) -> str:
-    """The first arm that is not a control; the first one, if all are."""
-    names = list(arms)
-    return next((name for name in names if name not in ("unweighted", "oracle") and "shuffled" not in name), names[0])
+def first_of(rules: Mapping[str, str]) -> str:
+    """Of arms with the names of their rules, the first that is not a control; the first one, if all are."""
+    found = (arm for arm, rule in rules.items() if rule not in ("unweighted", "oracle") and "shuffled" not in rule)
+    return next(found, next(iter(rules)))
 
 
 def folder_of(arm: str) -> str:
@@ -177,12 +188,21 @@ def _filled(rule: Any, recipe: Recipe) -> AnyRule:
 
 def _check_arms(named: Mapping[str, Arm]) -> None:
     """Refuse what is not a function, and names that would share a folder or stand for another stage."""
+    if not named:
+        raise ConfigError(
+            "an empty list",
+            where="rule",
+            found="no rule",
+            expected="at least one arm",
+            remedy="write rule=[debiased], for example, or leave it out for the rules that the recipe names",
+        )
     for each in named.values():
-        if not callable(each.rule):
+        inner = each.rule.rule if isinstance(each.rule, Shuffled) else each.rule
+        if not callable(inner):
             raise ConfigError(
                 "not a rule",
                 where="rule",
-                found=repr(each.rule),
+                found=repr(inner),
                 expected="a function from Evidence to weights, such as wdistill.debiased",
                 remedy="pass the function itself, a list of functions, or a dict of them by name",
             )

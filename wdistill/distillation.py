@@ -58,7 +58,7 @@ class Report:
     @property
     def student(self) -> nn.Module:
         """The student of the first arm that is not a control: of the only arm, usually."""
-        return self.students[first_of(self.students)]
+        return self.students[first_of({name: arm.rule for name, arm in self.outcome.arms.items()})]
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -107,9 +107,11 @@ def distill(
         stack.enter_context(warnings.catch_warnings())
         hear(heard)
         arms = arms_of(rule, recipe)
-        rules = tuple(dict.fromkeys(map(name_of, arms.values())))
-        for each in dict.fromkeys(arm.recipe(recipe) for arm in arms.values()):
-            check_recipe(replace(each, rule=rules))
+        rules: dict[Recipe, list[str]] = {}
+        for arm in arms.values():
+            rules.setdefault(arm.recipe(recipe), []).append(name_of(arm))
+        for each, own in rules.items():
+            check_recipe(replace(each, rule=tuple(dict.fromkeys(own))), beside=[name_of(arm) for arm in arms.values()])
         recipe = replace(recipe, rule=tuple(arms))
         folder = Path(run) if run is not None else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="wdistill-")))
         _refuse_foreign(folder)
@@ -246,12 +248,13 @@ class _Distillation:
         if self.recipe.workers > 1:
             for name, arm in self.arms.items():
                 packed(arm.rule, name)
-        for recipe in [arm.recipe(self.recipe) for arm in self.arms.values()]:
+        for name, arm in self.arms.items():
+            recipe = arm.recipe(self.recipe)
             m = len(rows_that_weigh(len(splits["validation"]), recipe))
-            if recipe.neighbors is not None and recipe.neighbors > m:
+            if "debiased" in rules_in(arm.rule) and recipe.neighbors is not None and recipe.neighbors > m:
                 raise ConfigError(
                     "more neighbours than there are rows",
-                    where="recipe: neighbors",
+                    where=f"{f'arm {name}' if 'neighbors' in arm.settings else 'recipe'}: neighbors",
                     found=str(recipe.neighbors),
                     expected=f"at most {m}, the number of validation rows that weigh",
                     remedy="leave it out for the paper's k = ceil(√m / 2)",
@@ -289,6 +292,8 @@ class _Distillation:
                 "identity": identity,
                 "environment": here,
                 "arms": list(self.arms),
+                "rules": {name: name_of(arm) for name, arm in self.arms.items()},
+                "settings": {name: arm.differing(self.recipe) for name, arm in self.arms.items()},
                 "rows": {name: len(split) for name, split in splits.items()},
                 "classes": classes,
                 "warnings": list(self.heard),

@@ -83,7 +83,7 @@ def export_student(student: nn.Module, example: Tensor, folder: Path, source: st
 def export_run(run: Path, folder: Path, arm: str | None = None, *, trust_code: bool = False) -> dict[str, Any]:
     """Export the student of one arm of a finished run; returns its description with the arm and the files."""
     outcome, state = read_run(run), Ledger(run).state
-    arm = arm or first_of(outcome.arms)
+    arm = arm or first_of({name: each.rule for name, each in outcome.arms.items()})
     if outcome.state != "finished" or arm not in outcome.arms:
         raise ConfigError(
             "no such student",

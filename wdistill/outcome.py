@@ -53,11 +53,13 @@ def refresh_of(found: Mapping[str, Any]) -> Refresh:
 class Training:
     """One model that was trained: the teacher, the pretrained student, or one arm."""
 
-    name: str  # "teacher", "student", or the arm's rule
+    name: str  # "teacher", "student", or the arm's
     epochs: tuple[Epoch, ...]
     refreshes: tuple[Refresh, ...] = ()  # of an arm
     fitted: tuple[Fitted, ...] = ()  # the rule's state at its first and its last refresh, where it can be stored
     seconds: Mapping[str, float] = field(default_factory=dict)  # by kind of work: train, evaluate, forward, estimate, store
+    rule: str = ""  # of an arm: the name of its rule, where it is known
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of an arm: those that are not the recipe's
 
     @property
     def best(self) -> float | None:

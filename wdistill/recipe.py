@@ -95,11 +95,14 @@ LISTS = {"augmentation": "KIND[,KIND]", "vid": "S=T[,S=T…]"}  # lists that may
 EXAMPLES = {"augmentation": "flip", "vid": "layers.2=layers.5", "rule": "debiased"}  # of one word in a list
 
 
-def check_recipe(recipe: Recipe) -> None:
-    """Refuse values out of their range and settings that exclude each other; warn where the result may surprise."""
+def check_recipe(recipe: Recipe, beside: Sequence[str] = ()) -> None:
+    """Refuse values out of their range and settings that exclude each other; warn where the result may surprise.
+
+    `beside` names rules of other arms of the run: what they look at may be set, though no arm of this recipe looks at it.
+    """
     for name in TYPES:
         checked(name, getattr(recipe, name), f"recipe: {name}")
-    _check_conflicts(recipe)
+    _check_conflicts(recipe, beside)
     if recipe.refresh is not None and recipe.validation_in_training == "yes":
         warn(
             f"refresh = {recipe.refresh} with validation_in_training = yes: the student is trained on the rows that weigh, "
@@ -299,12 +302,15 @@ def _in_range(name: str, value: float, where: str) -> float:
     return value
 
 
-def _check_conflicts(recipe: Recipe) -> None:
+def _check_conflicts(recipe: Recipe, beside: Sequence[str] = ()) -> None:
     """Settings that no arm or optimizer would look at, and arms that lack a setting."""
-    rules = {name for arm in recipe.rule for name in re.split("[,-]", arm)}  # shuffled-threshold is made of threshold
+    own, rules = (
+        {name for arm in arms for name in re.split("[,-]", arm)}  # shuffled-threshold is made of threshold
+        for arms in (recipe.rule, (*recipe.rule, *beside))
+    )
     neighbors = bool(rules & {"debiased", "shuffled"})
     conflicts = [
-        ("threshold" in rules and recipe.threshold is None, "threshold", "the rule threshold needs it"),
+        ("threshold" in own and recipe.threshold is None, "threshold", "the rule threshold needs it"),
         ("threshold" not in rules and recipe.threshold is not None, "threshold", "needs an arm with the rule threshold"),
         (not neighbors and recipe.neighbors is not None, "neighbors", "needs an arm with the rule debiased"),
         (not neighbors and recipe.estimate != "paper", "estimate", "needs an arm with the rule debiased"),

@@ -14,7 +14,7 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,7 @@ def read_run(folder: Path) -> Outcome:
         )
     teacher, student = _training(folder / "teacher", "teacher"), _training(folder / "student", "student")
     arms = {name: _training(folder / "arms" / folder_of(name), name) for name in state["arms"]}
+    rules, settings = state.get("rules", {}), state.get("settings", {})  # which older runs lack
     known: dict[str, Training | None] = {"teacher": teacher, "student": student, **arms}
     seconds = {name: sum(each.seconds.values()) for name, each in known.items() if each}
     return Outcome(
@@ -79,7 +80,10 @@ def read_run(folder: Path) -> Outcome:
         teacher=None if state["identity"]["teacher"].get("table") else teacher or Training("teacher", ()),
         student=student or Training("student", ()),
         accuracies=state.get("accuracies", {}),
-        arms={name: each or Training(name, ()) for name, each in arms.items()},
+        arms={
+            name: replace(each or Training(name, ()), rule=rules.get(name, name), settings=settings.get(name, {}))
+            for name, each in arms.items()
+        },
         seconds={**seconds, **state.get("seconds", {})},
         warnings=tuple(state.get("warnings", ())),
     )

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from wdistill.arms import WEIGHING
 from wdistill.outcome import Outcome, Training
 
 FEWEST = 3  # trials that a test needs
@@ -16,7 +17,7 @@ LEVEL = 0.05  # of a test
 
 @dataclass(frozen=True)
 class Difference:
-    """Of an arm to the baseline, over trials in which both are known; paired by position."""
+    """Of an arm to the one it is compared to, over trials in which both are known; paired by position."""
 
     mean: float
     standard_error: float | None  # None for one trial
@@ -31,7 +32,7 @@ class Score:
     values: tuple[float | None, ...]  # by trial; None where it is not known
     mean: float
     std: float | None  # None for one trial
-    difference: Difference | None = None  # of an arm other than the baseline
+    difference: Difference | None = None  # of an arm that is compared to another
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Row:
     chosen: Score | None  # at the epoch that was best on the validation rows
     best: Score | None  # at the epoch that was best on the test rows, as the paper reports it
     of: int  # epochs of the arm that came furthest; of other models, their own
+    base: str | None = None  # the arm that an arm is compared to; None for the baseline
 
     @property
     def behind(self) -> bool:
@@ -58,11 +60,9 @@ def headline(outcomes: Sequence[Outcome]) -> tuple[Row, ...]:
         _model("teacher", [each.teacher for each in outcomes], [each.accuracies for each in outcomes]),
         _model("student", [each.student for each in outcomes], [each.accuracies for each in outcomes]),
     ]
-    names = arm_names(outcomes)
-    arms = {name: [each.arms.get(name) for each in outcomes] for name in names}
-    base = arms.get(baseline(names) or "", [])
+    arms = {name: [each.arms.get(name) for each in outcomes] for name in arm_names(outcomes)}
     of = max((longest(trainings) for trainings in arms.values()), default=0)
-    rows = [_arm(name, trainings, [] if trainings is base else base, of) for name, trainings in arms.items()]
+    rows = [_arm(name, arms[name], base, arms[base] if base else [], of) for name, base in bases(outcomes).items()]
     return *(row for row in known if row.final or row.best), *rows
 
 
@@ -71,9 +71,29 @@ def arm_names(outcomes: Sequence[Outcome]) -> list[str]:
     return list(dict.fromkeys(name for each in outcomes for name in each.arms))
 
 
-def baseline(names: Sequence[str]) -> str | None:
-    """What the other arms are compared to: `unweighted`, or the first."""
-    return "unweighted" if "unweighted" in names else next(iter(names), None)
+def bases(outcomes: Sequence[Outcome]) -> dict[str, str | None]:
+    """What every arm is compared to: the unweighted arm that is trained in the same way, or else the baseline.
+
+    The baseline is the arm `unweighted`, or the first arm of that rule, or the first of all: compared to nothing. Settings
+    that are only about weights make no difference to an unweighted arm.
+    """
+    arms = {name: arm for each in reversed(outcomes) for name, arm in each.arms.items()}
+    ways = {name: {k: v for k, v in arm.settings.items() if k not in WEIGHING} for name, arm in arms.items()}
+    names = arm_names(outcomes)
+    plain = [name for name in names if (arms[name].rule or name) == "unweighted"]
+    first = "unweighted" if "unweighted" in names else next(iter([*plain, *names]), "")
+
+    def base(name: str) -> str | None:
+        if name == first or name in plain:
+            return None if name == first else first
+        return next((each for each in (first, *plain) if ways[each] == ways[name]), first)
+
+    return {name: base(name) for name in names}
+
+
+def baseline(rows: Sequence[Row]) -> str | None:
+    """The arm that is compared to nothing."""
+    return next((row.name for row in rows if row.role == "arm" and row.base is None), None)
 
 
 def longest(trainings: Sequence[Training | None]) -> int:
@@ -104,12 +124,14 @@ def _model(
     return Row(name, name, length, final, chosen, best, of=length)
 
 
-def _arm(name: str, trainings: Sequence[Training | None], base: Sequence[Training | None], of: int) -> Row:
-    comparable = longest(base) == longest(trainings)
+def _arm(
+    name: str, trainings: Sequence[Training | None], base: str | None, others: Sequence[Training | None], of: int
+) -> Row:
+    comparable = longest(others) == longest(trainings)
     scores = {
-        measure: _score(_values(trainings, measure), _values(base, measure) if comparable else []) for measure in MEASURES
+        measure: _score(_values(trainings, measure), _values(others, measure) if comparable else []) for measure in MEASURES
     }
-    return Row(name, "arm", longest(trainings), **scores, of=of)
+    return Row(name, "arm", longest(trainings), **scores, of=of, base=base)
 
 
 def _score(values: Sequence[float | None], base: Sequence[float | None] = ()) -> Score | None:

@@ -37,6 +37,7 @@ class Setting:
     rows: tuple[Row, ...]
     columns: dict[str, str]  # of the headline: field of a row, and its title
     base: str | None
+    several: bool  # whether arms are compared to different ones
     trials: int
     accuracy: tuple[Panel, ...]
     beforehand: tables.Grid | None
@@ -46,6 +47,7 @@ class Setting:
     costs: tables.Grid | None
     times: Panel | None
     recipe: tuple[tuple[str, str], ...]
+    own: tuple[tuple[str, str], ...]  # settings of single arms
     environment: tuple[tuple[str, str], ...]
     folders: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -69,6 +71,7 @@ def page(groups: Mapping[str, Sequence[Outcome]], title: str) -> str:
     environment.filters |= {
         "accuracy": words.accuracy,
         "gap": words.gap,
+        "against": tables.against,
         "called": tables.called,
         "progress": tables.progress,
         "listed": words.listed,
@@ -100,7 +103,8 @@ def _setting(name: str, outcomes: Sequence[Outcome], mark: str) -> Setting:
         facts=tuple(tables.facts(outcomes)),
         rows=rows,
         columns=tested,
-        base=baseline(names),
+        base=baseline(rows),
+        several=any(tables.against(row, baseline(rows)) for row in rows),
         trials=len(outcomes),
         accuracy=tuple(panel for panel in accuracy if panel),
         beforehand=tables.beforehand(outcomes),
@@ -110,6 +114,7 @@ def _setting(name: str, outcomes: Sequence[Outcome], mark: str) -> Setting:
         costs=tables.costs(outcomes),
         times=figures.times(tables.stages(outcomes), len(outcomes), f"{mark}-times"),
         recipe=tuple(tables.settings([each.recipe for each in outcomes])),
+        own=tuple(tables.own_settings(outcomes)),
         environment=tuple(tables.settings([each.environment for each in outcomes])),
         folders=tuple(str(each.folder) for each in outcomes),
         warnings=tuple(tables.warnings(outcomes)),

@@ -95,11 +95,12 @@ class Style:
         return (0, self.dash) if self.dash else "solid"
 
 
-def styles(names: Sequence[str]) -> dict[str, Style]:
-    """The baseline in ink, the others in colours; dashes differ, and tell arms apart once colours repeat."""
+def styles(rows: Sequence[Row]) -> dict[str, Style]:
+    """Of every arm: the baseline in ink, the others in colours; dashes differ, and tell arms apart once colours repeat."""
     colors = [BLUE, ORANGE, GREEN, PURPLE, AMBER, SKY]
     dashes: list[tuple[float, ...]] = [(), (6, 2), (1.5, 1.5), (6, 2, 1.5, 2), (3, 1.5), (8, 2, 3, 2), (10, 3)]
-    rest = [name for name in names if name != baseline(names)]
+    names = [row.name for row in rows if row.role == "arm"]
+    rest = [name for name in names if name != baseline(rows)]
     found = {name: Style(colors[i % len(colors)], dashes[i % len(dashes)]) for i, name in enumerate(rest)}
     return {name: found.get(name, Style(INK, (4, 1.5))) for name in names}
 
@@ -135,7 +136,7 @@ def draw_line(axes: Axes, x: NDArray[Any], values: Floats, color: str, line: Any
 def trajectory(outcomes: Sequence[Outcome], rows: Sequence[Row], mark: str) -> Panel | None:
     """Accuracy after every epoch of every arm, on the test rows or, where there are none, on the validation rows."""
     names = arm_names(outcomes)
-    look, curves, fewer = styles(names), {}, False
+    look, curves, fewer = styles(rows), {}, False
     tested = any(epoch.test is not None for each in outcomes for arm in each.arms.values() for epoch in arm.epochs)
     measure = "test" if tested else "validation"
     for name in names:
@@ -193,7 +194,7 @@ def best(rows: Sequence[Row], mark: str) -> Panel | None:
     arms = [(row, row.best) for row in rows if row.role == "arm" and row.best and not row.behind]
     if not arms:
         return None
-    look, places = styles([row.name for row in rows if row.role == "arm"]), np.arange(len(arms))[::-1]
+    look, places = styles(rows), np.arange(len(arms))[::-1]
     trials = 100 * np.array([[np.nan if v is None else v for v in score.values] for _, score in arms])  # (arms, trials)
 
     def draw(axes: Axes) -> None:
@@ -252,13 +253,23 @@ def debiased_in(fitted: Fitted) -> Debiased | None:
 
 
 def teacher(outcomes: Sequence[Outcome], mark: str) -> Panel | None:
-    """The teacher's accuracy against its margin, on the validation rows of the first trial that knows them."""
+    """The teacher's accuracy against its margin, on the validation rows of the first trial that knows them.
+
+    They are best known from an arm that reads them at the recipe's temperature, and all of them; of another, it is said.
+    """
     for trial, each in enumerate(outcomes, 1):
-        for fitted in (state for arm in each.arms.values() for state in arm.fitted):
-            found = debiased_in(fitted)
+        which = [f"trial {trial} of {len(outcomes)}"] if len(outcomes) > 1 else []
+        for arm in sorted(each.arms.values(), key=lambda arm: bool(_reading(arm))):
+            found = next((state for fitted in arm.fitted if (state := debiased_in(fitted)) is not None), None)
             if found is not None:
-                return _teacher(found, f"trial {trial} of {len(outcomes)}" if len(outcomes) > 1 else "", mark)
+                seen = [f"as {arm.name} reads them, with {' and '.join(_reading(arm))}"] if _reading(arm) else []
+                return _teacher(found, "; ".join([*which, *seen]), mark)
     return None
+
+
+def _reading(arm: Training) -> list[str]:
+    """Settings of an arm that change what its validation rows show of the teacher."""
+    return [f"{name} = {arm.settings[name]}" for name in ("temperature", "validation_in_training") if name in arm.settings]
 
 
 def _teacher(fitted: Debiased, which: str, mark: str) -> Panel:

@@ -40,6 +40,11 @@ def progress(row: Row) -> str:
     return f"{row.epochs} of {row.of} epochs"
 
 
+def against(row: Row, base: str | None) -> str:
+    """The arm that a row is compared to, where it is not the one of the others."""
+    return f"over {row.base}" if row.base not in (None, base) and row.final and row.final.difference else ""
+
+
 def _called(role: str) -> str:
     return "pretrained student" if role == "student" else role
 
@@ -49,10 +54,12 @@ def terminal_table(name: str, outcomes: Sequence[Outcome]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    rows, base = headline(outcomes), baseline(arm_names(outcomes))
+    rows = headline(outcomes)
+    base = baseline(rows)
     n, compared = len(outcomes), any(score and score.difference for row in rows for score in (row.final, row.best))
     how = "test accuracy, %" + ("; ± standard deviation" if n > 1 else "")
-    than = f"; beneath, the difference to {base} in points" + (" ± its standard error" if n > 1 else "")
+    named = ", or to the arm named there," if any(against(row, base) for row in rows) else ""
+    than = f"; beneath, the difference to {base}{named} in points" + (" ± its standard error" if n > 1 else "")
     title = Text(printable(f"{name}: {count(n, 'trial')}")) if name else Text(count(n, "trial"))
     table = Table(
         "",
@@ -66,8 +73,8 @@ def terminal_table(name: str, outcomes: Sequence[Outcome]) -> Table:
         table.add_column(COLUMNS[key], justify="right")
     for row in rows:
         cells = [getattr(row, key) for key in shown]
-        name = called(row) + (f"\n{progress(row)}" if row.behind else "")
-        table.add_row(Text(printable(name)), *(Text(_cell(score)) for score in cells))
+        beneath = filter(None, [progress(row) if row.behind else "", against(row, base)])
+        table.add_row(Text(printable("\n".join([called(row), *beneath]))), *(Text(_cell(score)) for score in cells))
     return table if shown else _without_test(title, outcomes)
 
 
@@ -188,6 +195,12 @@ def settings(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         for name, value in _flat(each, ""):
             values.setdefault(name, []).append(value)
     return [(name, _several(list(dict.fromkeys(texts)))) for name, texts in values.items()]
+
+
+def own_settings(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
+    """Arms with settings that are not the recipe's, one line an arm."""
+    arms = [{name: _flat(arm.settings, "") for name, arm in each.arms.items() if arm.settings} for each in outcomes]
+    return settings([{name: "; ".join(map(" = ".join, own)) for name, own in each.items()} for each in arms])
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:

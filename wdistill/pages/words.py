@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wdistill.outcome import Outcome
-from wdistill.pages.accuracies import FEWEST, LEVEL, Difference, Row, Score, baseline, holm
+from wdistill.pages.accuracies import FEWEST, LEVEL, Difference, Row, Score, holm
 
 MINUS = "−"
 _BREAKS = re.compile(r"(?<=[\dp]) (?=[±=<%])|(?<=[±=<]) (?=\d)")
@@ -77,23 +77,23 @@ def verdict(rows: Sequence[Row]) -> Verdict:
         return Verdict(("No arm has been trained yet.",))
     if not any(row.final for row in arms):
         return Verdict(("Nothing can be said about accuracy: no arm was tested.",))
-    base = next(row for row in arms if row.name == baseline([row.name for row in arms]))
     compared = [(row, row.final.difference) for row in arms if row.final and row.final.difference]
     if not compared:
         ended = [f"{row.name} at {accuracy(row.final)} %" for row in arms if row.final]
         return Verdict((f"On the test rows: {listed(ended)}.",), "There is nothing to compare yet." if len(arms) > 1 else "")
     if min(found.trials for _, found in compared) < FEWEST:
-        return _few(base, compared)
-    return _tested(base, compared)
+        return _few([row for row in arms if any(other.base == row.name for other, _ in compared)], compared)
+    return _tested(compared)
 
 
-def _few(base: Row, compared: Sequence[tuple[Row, Difference]]) -> Verdict:
+def _few(bases: Sequence[Row], compared: Sequence[tuple[Row, Difference]]) -> Verdict:
     """One or two trials: what was seen, and that it is no evidence."""
-    seen = listed([f"{row.name} {_above(found)}" for row, found in compared])
-    n = min(found.trials for _, found in compared)
+    n, seen = min(found.trials for _, found in compared), []
+    for base in bases:
+        others = listed([f"{row.name} {_above(found)}" for row, found in compared if row.base == base.name])
+        seen.append(f"On the test rows, {base.name} ended at {accuracy(base.final)} %; {others}.")
     few = "One trial cannot tell this from chance" if n == 1 else "Two trials are too few for a test"
-    start = f"On the test rows, {base.name} ended at {accuracy(base.final)} %; {seen}."
-    return Verdict((start, f"{few}: repeat it with other seeds before believing it."))
+    return Verdict((*seen, f"{few}: repeat it with other seeds before believing it."))
 
 
 def _above(found: Difference) -> str:
@@ -103,27 +103,32 @@ def _above(found: Difference) -> str:
     return f"{size} points {'higher' if found.mean > 0 else 'lower'}"
 
 
-def _tested(base: Row, compared: Sequence[tuple[Row, Difference]]) -> Verdict:
+def _tested(compared: Sequence[tuple[Row, Difference]]) -> Verdict:
     chances = holm([found.p if found.p is not None else 1.0 for _, found in compared])
-    groups: dict[str, list[str]] = {
-        f"Better than {base.name}": [],
-        f"Worse than {base.name}": [],
-        f"No difference from {base.name} beyond chance": [],
-        f"Exactly the same as {base.name} in every trial": [],
-    }
-    better, worse, none, same = groups.values()
-    for (row, found), p in zip(compared, chances, strict=True):
-        if found.mean == 0 and found.standard_error == 0:
-            same.append(row.name)
-        else:
-            place = none if p >= LEVEL else better if found.mean > 0 else worse
-            place.append(f"{row.name} ({gap(found)} points, {chance(p)})")
-    findings = tuple(f"{start}: {listed(names)}." for start, names in groups.items() if names)
+    findings: list[str] = []
+    for base in dict.fromkeys(row.base for row, _ in compared):
+        groups: dict[str, list[str]] = {
+            f"Better than {base}": [],
+            f"Worse than {base}": [],
+            f"No difference from {base} beyond chance": [],
+            f"Exactly the same as {base} in every trial": [],
+        }
+        better, worse, none, same = groups.values()
+        for (row, found), p in zip(compared, chances, strict=True):
+            if row.base != base:
+                continue
+            if found.mean == 0 and found.standard_error == 0:
+                same.append(row.name)
+            else:
+                place = none if p >= LEVEL else better if found.mean > 0 else worse
+                place.append(f"{row.name} ({gap(found)} points, {chance(p)})")
+        findings += [f"{start}: {listed(names)}." for start, names in groups.items() if names]
     trials = sorted({found.trials for _, found in compared})
     over = f"over {trials[0]}" + (f" to {trials[-1]}" if len(trials) > 1 else "") + " paired trials"
     many = f", corrected for {len(compared)} comparisons (Holm)" if len(compared) > 1 else ""
     return Verdict(
-        findings, f"Paired t-tests of the final test accuracy {over}, at the 5 % level{many}; ± is the standard error."
+        tuple(findings),
+        f"Paired t-tests of the final test accuracy {over}, at the 5 % level{many}; ± is the standard error.",
     )
 
 

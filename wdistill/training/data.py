@@ -122,12 +122,14 @@ def _row_digests(split: Split) -> list[bytes]:
     """One short digest for every row; none for rows that are not in memory, or too many to read at once."""
     import hashlib
 
-    inputs = split.inputs
+    inputs = split.inputs.inputs if isinstance(split.inputs, Picked) else split.inputs
     array: Any = inputs.values.detach().cpu().numpy() if isinstance(inputs, Held) else None
     if isinstance(inputs, Mapped):
         array = inputs.array
-    if array is None or array.nbytes > HASHED:
+    if array is None or len(split) * array[:1].nbytes > HASHED:
         return []
+    if isinstance(split.inputs, Picked):
+        array = array[split.inputs.rows.numpy()]
     return [hashlib.blake2b(np.ascontiguousarray(row).tobytes(), digest_size=16).digest() for row in array]
 
 
