@@ -37,7 +37,13 @@ def svhn(folder: Path) -> Dataset:
     for part in ("train", "test"):
         crops = np.concatenate([_crops(folder / name) for name in index[part]["sheets"]])[: index[part]["count"]]
         if digest(crops.tobytes()) != index[part]["pixels_sha256"]:
-            raise FileError("the pixels are not those of the index", where=str(folder), found=part, expected="its digest")
+            raise FileError(
+                "the pixels are not those of the index",
+                where=str(folder),
+                found=f"other pixels in the sheets of {part}",
+                expected="the digest that index.json has of them",
+                remedy="get the sheets again",
+            )
         parts[part] = Rows(_channels_first(crops), np.load(folder / f"labels_{part}.npy").astype(np.int64))
     source = "rebuilt from the full-number images; pixel-exact in all crops that could be compared"
     return Dataset("svhn", 10, parts["train"], parts["test"], official=False, source=source)
@@ -45,13 +51,14 @@ def svhn(folder: Path) -> Dataset:
 
 def cifar10(folder: Path) -> dict[str, bytes]:
     """Sheets with one image in every row of 1,024 pixels → the files of the official binary version, byte for byte."""
-    labels = [json.loads((folder / f"{part}_lables.json").read_text()) for part in ("train", "test")]
-    batches = {f"data_batch_{i}": labels[0][10_000 * (i - 1) : 10_000 * i] for i in range(1, 6)} | {"test_batch": labels[1]}
+    texts = [(folder / f"{part}_lables.json").read_text() for part in ("train", "test")]
+    labels = np.concatenate([np.array(json.loads(text), np.uint8) for text in texts])
     files: dict[str, bytes] = {}
-    for name, classes in batches.items():
+    for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
         pixels = np.asarray(Image.open(folder / f"{name}.png").convert("RGB"))
+        classes, labels = labels[: len(pixels), None], labels[len(pixels) :]
         planes = pixels.transpose(0, 2, 1).reshape(len(pixels), -1)  # all red, all green, all blue
-        files[f"{name}.bin"] = np.concatenate([np.array(classes, np.uint8)[:, None], planes], axis=1).tobytes()
+        files[f"{name}.bin"] = np.concatenate([classes, planes], axis=1).tobytes()
     return files
 
 
@@ -72,7 +79,13 @@ def celeba(folder: Path, size: int | None = None) -> Dataset:
             ).transpose(2, 0, 1)
             labels[count - 1] = male[Path(member.name).name]
     if count != len(male):
-        raise FileError("images are missing", where=str(folder), found=str(count), expected=str(len(male)))
+        raise FileError(
+            "images are missing",
+            where=str(folder / "images.tar"),
+            found=f"{count:,} images",
+            expected=f"{len(male):,}, as many as attributes.csv has",
+            remedy="get both files again",
+        )
     train, test = Rows(images[:8000], labels[:8000]), Rows(images[8000:], labels[8000:])
     source = "the first 10,000 aligned images at 89 × 109, the last 2,000 of them as test rows"
     return Dataset("celeba", 2, train, test, official=False, source=source)
