@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from experiments.lines import Line, labels_of, trials
+from experiments.lines import PRECISION, Line, labels_of, trials
 from wdistill.pages.words import count, listed
 
 STAGES = {"teacher_epochs": "teacher", "student_epochs": "student", "epochs": "arms"}
@@ -22,8 +22,9 @@ def caption(group: Sequence[Line]) -> str:
     rows = [text for name in ROWS if (text := _rows(group, name))]
     batch = [_beside("batch", budget["batch_size"], paper.get("batch_size"))] if "batch_size" in budget else []
     said = {*STAGES, *ROWS, "batch_size"}
-    changed = [name for name in budget if name not in said and budget[name] != paper.get(name, budget[name])]
-    others = [_beside(name.replace("_", " "), budget[name], paper[name]) for name in changed]
+    theirs = {"precision": PRECISION, **paper}
+    changed = [name for name in budget if name not in said and budget[name] != theirs.get(name, budget[name])]
+    others = [_beside(name.replace("_", " "), budget[name], theirs[name]) for name in changed]
     whole = ", ".join([_epochs(budget, paper), *rows, *batch, *others])
     return "; ".join([whole, _trials(group), f"data: {_data(group)}", _commits(group)])
 
@@ -54,8 +55,9 @@ def _own(group: Sequence[Line]) -> str:
     budget = group[0]["budget"]
     epochs = ", ".join(f"{word} {budget[name]}" for name, word in STAGES.items())
     rows = ", ".join(f"{budget[name]:,} {name}" for name in ROWS)
+    precision = f", {budget['precision']}" if "precision" in budget else ""
     models = f"teacher {budget['teacher']}, student {budget['student']}"
-    return f"{models}; epochs: {epochs}; rows: {rows}; batch {budget['batch_size']}"
+    return f"{models}; epochs: {epochs}; rows: {rows}; batch {budget['batch_size']}{precision}"
 
 
 def _epochs(budget: Mapping[str, Any], paper: Mapping[str, Any]) -> str:

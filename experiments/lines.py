@@ -12,9 +12,10 @@ from wdistill import checks, store
 from wdistill.errors import FileError
 
 Line = dict[str, Any]
-Key = tuple[int, int, int | None, str]  # number of labels, trial, repeat, budget as JSON
+Key = tuple[int, int, int | None, str]  # number of labels, trial, repeat, budget and data as JSON
 Measure = Literal["best", "final", "chosen"]
 NEEDED = ("experiment", "labels", "trial", "repeat", "budget", "paper_budget", "data", "arms")  # by all that reads a line
+PRECISION = "float32"  # of a budget that names none
 
 
 def read(path: Path) -> list[Line]:
@@ -39,12 +40,16 @@ def append(path: Path, line: Line) -> None:
 
 def key(line: Line) -> Key:
     """What tells a trial from others."""
-    return line["labels"], line["trial"], line["repeat"], json.dumps(line["budget"], sort_keys=True)
+    return line["labels"], line["trial"], line["repeat"], json.dumps([line["budget"], line["data"]], sort_keys=True)
 
 
-def done(lines: Iterable[Line]) -> set[Key]:
-    """The trials that need not be run again."""
-    return {key(line) for line in lines}
+def together(lines: Iterable[Line]) -> dict[Key, Line]:
+    """One line for every trial: as it came out last, with the arms that only were run before."""
+    found: dict[Key, Line] = {}
+    for line in lines:
+        before = found.get(key(line), {"arms": {}})
+        found[key(line)] = {**line, "arms": {**before["arms"], **line["arms"]}}
+    return found
 
 
 def budgets(lines: Iterable[Line]) -> list[list[Line]]:
@@ -54,7 +59,7 @@ def budgets(lines: Iterable[Line]) -> list[list[Line]]:
     though their number depends on the number of labels.
     """
     groups: dict[str, list[Line]] = {}
-    for line in {key(line): line for line in lines}.values():  # a trial that was run again counts once, as it came out last
+    for line in together(lines).values():
         budget, paper = line["budget"], line["paper_budget"]
         rows = "all" if paper and budget.get("unlabeled") == paper.get("unlabeled") else budget.get("unlabeled")
         varied = "split" if line["repeat"] is None else "all"

@@ -153,11 +153,25 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         lines.append(tmp_path / "nowhere" / "svhn.jsonl", TRIALS[0])
 
 
-def test_done_tells_trials_apart_by_labels_trial_repeat_and_budget() -> None:
+def test_trials_are_told_apart_by_labels_trial_repeat_budget_and_data() -> None:
     first = line({}, 0)
     others = [line({}, 1), line({}, 0, 10000), line({}, 0, repeat=0), line({}, 0, epochs=5)]
-    assert len(lines.done([first, *others])) == 5
-    assert lines.key(json.loads(json.dumps(line({"oracle": 0.9}, 0)))) in lines.done([first])
+    others.append({**first, "data": {**first["data"], "official": True}})
+    assert len(lines.together([first, *others])) == 6
+    assert lines.key(json.loads(json.dumps(line({"oracle": 0.9}, 0)))) in lines.together([first])
+
+
+def test_arms_that_were_run_one_after_the_other_are_one_trial() -> None:
+    some = [line({"unweighted": 0.7, "oracle": 0.8}), line({"unweighted": 0.75, "debiased": 0.9})]
+    (found,) = lines.together(some).values()
+    assert {name: each["best"] for name, each in found["arms"].items()} == {
+        "unweighted": 0.75,
+        "oracle": 0.8,
+        "debiased": 0.9,
+    }
+    assert list(some[0]["arms"]) == ["unweighted", "oracle"]  # as it was
+    cells = rows(tables.by_labels(some, [*ARMS, "oracle"], {}, "SVHN"))
+    assert cells["oracle"] == ["80.00 (1)<br>+5.00 (1)"]
 
 
 def test_budgets_are_kept_apart_and_all_rows_are_one_budget() -> None:
@@ -170,7 +184,7 @@ def test_budgets_are_kept_apart_and_all_rows_are_one_budget() -> None:
 
 
 def test_a_trial_that_was_run_again_counts_once() -> None:
-    again = line({"unweighted": 0.1}, 0)
+    again = line({"unweighted": 0.1, "debiased": 0.2}, 0)
     assert budgets([TRIALS[0], again]) == [[again]]
 
 
@@ -289,6 +303,13 @@ def test_captions_say_the_budget_beside_the_papers() -> None:
         "500 of 26,032 test rows, batch 32, teacher cnn (paper: mobilenet:width=2); 1 trial, each with a labeled set"
     )
     assert short(TRIALS) == "4 of 200 epochs, 10,000 of 63,757 unlabeled rows, 3 trials, unofficial copy"
+
+
+def test_captions_say_the_precision_where_it_is_not_the_usual_one() -> None:
+    rough = line({}, precision="bfloat16")
+    assert "batch 128 (paper: 32), precision bfloat16 (paper: float32);" in caption([rough])
+    own = {**rough, "paper_budget": None, "budget": {**rough["budget"], "student": "cnn"}}
+    assert "batch 128, bfloat16;" in caption([own]) and "float" not in caption(TRIALS)
 
 
 # -------------------------------------------------------------------------------------------------------------- figures
