@@ -17,15 +17,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from experiments.lines import Line
+from experiments.lines import PRECISION, Line
 from wdistill import Data, Outcome, Recipe, Training, distill, margin
 from wdistill.arms import arms_of
-from wdistill.datasets import Dataset, Rows, load, splits
+from wdistill.datasets import DATASETS, Dataset, Rows, load, splits
 from wdistill.distillation import device_for
 from wdistill.ledger import Ledger
 from wdistill.recipe import to_json
 from wdistill.signals import stopping
-from wdistill.store import digest, make_folder, owning
+from wdistill.store import digest, make_folder, waiting_for
 from wdistill.training.data import on_device, split_of
 from wdistill.training.inputs import READ, Mapped, Picked
 from wdistill.training.labels import read_labels
@@ -109,24 +109,39 @@ def shortened(experiment: Experiment, epochs: int | None = None, pretraining: in
     if pretraining is not None:
         recipe = replace(recipe, teacher_epochs=pretraining, student_epochs=pretraining)
     of_recipe = {name: sizes.pop(name) for name in ("batch_size", "precision", "device") if name in sizes}
+    if experiment.size is None:  # its images have a size of their own
+        sizes.pop("size", None)
     return replace(experiment, recipe=replace(recipe, **of_recipe), **sizes)
 
 
 def budget_of(experiment: Experiment, labels: int, dataset: Dataset) -> dict[str, Any]:
     """All that a line of the experiment costs and that a shorter one may change."""
-    left = len(dataset.train) - labels - experiment.validation
-    recipe = experiment.recipe
+    return _budget(experiment, labels, (len(dataset.train), len(dataset.test)), dataset.train.inputs.shape[1:])
+
+
+def full_budget_of(experiment: Experiment, labels: int) -> dict[str, Any]:
+    """The same on the data set as it was published, of which a copy may have fewer rows."""
+    kind = DATASETS[experiment.dataset]
+    size = experiment.size or kind.size
+    return _budget(experiment, labels, kind.rows, (kind.channels, size, size))
+
+
+def _budget(experiment: Experiment, labels: int, rows: tuple[int, int], shape: tuple[int, ...]) -> dict[str, Any]:
+    """With `rows` of train and test images, each of that shape."""
+    recipe, (train, test) = experiment.recipe, rows
+    left = train - labels - experiment.validation
     return {
         "teacher_epochs": recipe.teacher_epochs,
         "student_epochs": recipe.student_epochs,
         "epochs": recipe.epochs,
         "validation": experiment.validation,
         "unlabeled": left if experiment.unlabeled is None else experiment.unlabeled,
-        "test": len(dataset.test) if experiment.test is None else min(experiment.test, len(dataset.test)),
+        "test": test if experiment.test is None else min(experiment.test, test),
         "batch_size": recipe.batch_size,
         "teacher": experiment.teacher,
         "student": experiment.student,
-        "shape": "×".join(map(str, dataset.train.inputs.shape[1:])),
+        "shape": "×".join(map(str, shape)),
+        **({} if recipe.precision == PRECISION else {"precision": recipe.precision}),
     }
 
 
@@ -140,7 +155,7 @@ def pretrain(trial: Trial, which: str) -> nn.Module:
     model = _network(experiment.teacher if which == "teacher" else experiment.student, dataset, recipe.seed, which).to(
         device
     )
-    rows = splits(len(dataset.train), trial.labels, experiment.validation, trial=0, repeat=trial.repeat)["labeled"]
+    rows = rows_of(trial, dataset)["labeled"]
     given = {"labeled": _data(dataset.train, rows), "test": _test(experiment, dataset)}
     checked = {name: split_of(name, each, labels=True, folder=trial.folder) for name, each in given.items()}
     labeled, test = (on_device(each, device) for each in checked.values())
@@ -149,7 +164,7 @@ def pretrain(trial: Trial, which: str) -> nn.Module:
     epochs = recipe.teacher_epochs if which == "teacher" else recipe.student_epochs
     stage = Stage(which, trial.folder / which, examples, epochs, order=which)
     make_folder(stage.folder, parents=True)
-    with stopping() as stop, display() as say, threads(recipe.threads), owning(trial.folder / f"{which}.lock"):
+    with waiting_for(stage.folder), stopping() as stop, display() as say, threads(recipe.threads):
         try:
             run_stage(stage, model, recipe, {"test": test}, Watch(stop, say))
         except StoppedError:
@@ -164,8 +179,7 @@ def run_trial(trial: Trial) -> Line:
     started = time.monotonic()
     experiment, dataset = trial.experiment, dataset_of(trial.experiment, trial.root)
     teacher, student = pretrain(trial, "teacher"), pretrain(trial, "student")
-    sizes = {"labels": trial.labels, "validation": experiment.validation, "unlabeled": experiment.unlabeled}
-    rows = splits(len(dataset.train), **sizes, trial=trial.number, repeat=trial.repeat)  # type: ignore[arg-type]
+    rows = rows_of(trial, dataset)
     parts = {name: _data(dataset.train, part) for name, part in rows.items()} | {"test": _test(experiment, dataset)}
     recipe = replace(experiment.recipe, teacher_epochs=0, student_epochs=0, seed=trial.number)
     arms = digest(" ".join(experiment.arms).encode())[:4]
@@ -178,7 +192,7 @@ def run_trial(trial: Trial) -> Line:
         "trial": trial.number,
         "repeat": trial.repeat,
         "budget": budget_of(experiment, trial.labels, dataset),
-        "paper_budget": budget_of(trial.paper, trial.labels, dataset) if experiment.in_paper else None,
+        "paper_budget": full_budget_of(trial.paper, trial.labels) if experiment.in_paper else None,
         "data": dataset.described,
         **_accuracies(outcome),
         "margins": _margins(folder, labels),
@@ -190,6 +204,12 @@ def run_trial(trial: Trial) -> Line:
         **_where(outcome),
         "seconds": round(time.monotonic() - started, 1),
     }
+
+
+def rows_of(trial: Trial, dataset: Dataset) -> dict[str, np.ndarray[Any, Any]]:
+    """The train rows of each split; the labeled ones are the same for all trials that share models."""
+    sizes = trial.labels, trial.experiment.validation, trial.experiment.unlabeled
+    return splits(len(dataset.train), *sizes, trial=trial.number, repeat=trial.repeat)
 
 
 def dataset_of(experiment: Experiment, root: Path | None) -> Dataset:

@@ -12,11 +12,12 @@ from experiments import lines
 from experiments.catalogue import ITEMS
 from experiments.documents import fill
 from experiments.figures import rendered
-from experiments.lines import Line
-from experiments.protocol import Experiment, Item, Trial, budget_of, dataset_of, shortened
+from experiments.lines import PRECISION, Line
+from experiments.protocol import Experiment, Item, Trial, budget_of, dataset_of, full_budget_of, rows_of, shortened
 from experiments.running import run
 from wdistill import store
 from wdistill.errors import ConfigError
+from wdistill.pages.words import count
 
 
 def find(names: Sequence[str]) -> list[Item]:
@@ -42,8 +43,9 @@ def show(folder: Path) -> None:
 
     table = Table("name", "shows", "trials", "of the full budget", box=None, pad_edge=False)
     for item in ITEMS:
-        found = [line for known in read_lines(item, folder).values() for line in known]
-        full = sum(line["paper_budget"] in (None, line["budget"]) for line in found)
+        known = read_lines(item, folder)
+        found = [(each, line) for each in item.experiments for line in lines.together(known[each.name]).values()]
+        full = sum(is_full(each, line) for each, line in found)
         wanted = sum(len(each.labels) * each.trials for each in item.experiments)
         table.add_row(item.name, item.shows, str(len(found)), f"{full} of {wanted}")
     Console().print(table)
@@ -60,14 +62,17 @@ def reproduce(
     )
     trials.sort(key=lambda trial: trial.number)
     missing = [trial for trial in trials if not is_done(trial, lines.read(path_of(trial.experiment, folder)))]
+    for trial in missing:
+        rows_of(trial, dataset_of(trial.experiment, trial.root))  # what does not fit is an error now, not hours later
     for text in dict.fromkeys(text for trial in missing for text in differences(trial)):
         print(text, file=sys.stderr)
     store.make_folder(folder / "results", parents=True)
     if missing:
-        print(
-            f"{len(missing)} trials to run, {len(trials) - len(missing)} have been run before", file=sys.stderr, flush=True
-        )
+        before = f"{len(trials) - len(missing)} run before"
+        print(f"{count(len(missing), 'trial')} to run, {before}", file=sys.stderr, flush=True)
         run(missing, folder / "results", workers)
+    elif trials:
+        print(f"nothing to run: {count(len(trials), 'trial')} of this budget before", file=sys.stderr)
     for item in items:
         draw(item, folder)
     fill(
@@ -87,23 +92,28 @@ def trials_of(experiment: Experiment, budget: Mapping[str, Any], root: Path | No
 
 
 def is_done(trial: Trial, known: Iterable[Line]) -> bool:
-    """Whether there is a line of the same trial on the same budget that has all its arms."""
-    wanted = budget_of(trial.experiment, trial.labels, dataset_of(trial.experiment, trial.root))
-    same = (trial.labels, trial.number, trial.repeat, wanted)
-    return any(
-        (line["labels"], line["trial"], line["repeat"], line["budget"]) == same
-        and set(trial.experiment.arms) <= set(line["arms"])
-        for line in known
-    )
+    """Whether there are lines of the same trial on the same budget and data that have all its arms."""
+    dataset = dataset_of(trial.experiment, trial.root)
+    wanted = {"labels": trial.labels, "trial": trial.number, "repeat": trial.repeat, "data": dataset.described}
+    wanted["budget"] = budget_of(trial.experiment, trial.labels, dataset)
+    line = lines.together(known).get(lines.key(wanted))
+    return line is not None and set(trial.experiment.arms) <= set(line["arms"])
+
+
+def is_full(experiment: Experiment, line: Line) -> bool:
+    """Whether a line is one of those that the experiment asks for, with nothing shortened."""
+    full = full_budget_of(experiment, line["labels"])
+    return line["labels"] in experiment.labels and line["budget"] == full and set(experiment.arms) <= set(line["arms"])
 
 
 def differences(trial: Trial) -> list[str]:
     """Where a trial falls short of the full protocol, in words."""
-    dataset = dataset_of(trial.experiment, trial.root)
-    full, short = (budget_of(each, trial.labels, dataset) for each in (trial.paper, trial.experiment))
-    name = trial.experiment.name
+    dataset, name = dataset_of(trial.experiment, trial.root), trial.experiment.name
+    unsaid = {"precision": PRECISION}
+    full = unsaid | full_budget_of(trial.paper, trial.labels)
+    short = unsaid | budget_of(trial.experiment, trial.labels, dataset)
     told = [f"{name}: {part} {short[part]} instead of {full[part]}" for part in full if full[part] != short[part]]
-    if short["epochs"] != full["epochs"]:
+    if any(short[part] != full[part] for part in ("teacher_epochs", "student_epochs", "epochs")):
         told.append(f"{name}: the schedule of the learning rate is shortened in proportion to the epochs")
     if not dataset.official:
         told.append(f"{name}: the data are not from the official files: {dataset.source}")

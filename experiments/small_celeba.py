@@ -33,6 +33,7 @@ EXPERIMENT = replace(
     labels=(2000,),
     validation=500,
     unlabeled=5500,
+    test=2000,
     recipe=replace(celeba.EXPERIMENT.recipe, teacher_epochs=30, student_epochs=30, epochs=10),
     trials=3,
     repeats=True,
