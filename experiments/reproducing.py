@@ -19,6 +19,8 @@ from wdistill import store
 from wdistill.errors import ConfigError
 from wdistill.pages.words import count
 
+HERE = Path(__file__).resolve().parent  # the results of the repository, which its documents show
+
 
 def find(names: Sequence[str]) -> list[Item]:
     """The items of these names, in the order of the catalogue; "all" is every one."""
@@ -75,10 +77,9 @@ def reproduce(
         print(f"nothing to run: {count(len(trials), 'trial')} of this budget before", file=sys.stderr)
     for item in items:
         draw(item, folder)
-    fill(
-        [folder / "README.md", folder.parent / "README.md"],
-        {name: each for item in ITEMS for name, each in read_lines(item, folder).items()},
-    )
+    if folder.resolve() == HERE:
+        known = {name: each for item in ITEMS for name, each in read_lines(item, folder).items()}
+        fill([HERE / "README.md", HERE.parent / "README.md"], known)
 
 
 def trials_of(experiment: Experiment, budget: Mapping[str, Any], root: Path | None, runs: Path) -> list[Trial]:
