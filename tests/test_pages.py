@@ -266,6 +266,19 @@ def test_the_verdict_claims_no_more_than_a_test_shows() -> None:
     assert "Exactly the same as unweighted in every trial: b." in said(worse)
 
 
+def test_a_difference_that_is_the_same_in_every_trial_is_not_tested() -> None:
+    """It would have no error and survive any correction; that it came out alike says nothing of the next trial."""
+    bases = (0.3, 0.6, 0.8)
+    even = [{"unweighted": [base], "a": [best]} for base, best in zip(bases, (0.4, 0.7, 0.9), strict=True)]
+    gap = headline([simple(arms) for arms in even])[-1].final
+    assert gap is not None and gap.difference == Difference(pytest.approx(0.1), 0.0, None, 3)
+    found = verdict(headline([simple(arms) for arms in even]))
+    assert found.findings == ("As far from unweighted in every trial, which no test can judge: a (+10.00 ± 0.00 points).",)
+    assert found.basis == ""
+    mixed = [arms | {"b": [base + luck]} for arms, base, luck in zip(even, bases, (0.03, -0.02, 0.01), strict=True)]
+    assert "no test can judge: a" in said(mixed) and "beyond chance: b" in said(mixed) and "corrected" not in said(mixed)
+
+
 def test_few_trials_prove_nothing() -> None:
     one = {"unweighted": [0.8], "debiased": [0.9], "fidelity": [0.8], "threshold": [0.75]}
     assert "80.00 %; debiased 10.00 points higher, fidelity at exactly the same and threshold 5.00 points lower." in said(

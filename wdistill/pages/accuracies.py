@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from wdistill.outcome import Outcome, Training
 
 FEWEST = 3  # trials that a test needs
 LEVEL = 0.05  # of a test
+EQUAL = 1e-9  # differences that are closer are the same but for rounding
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Difference:
 
     mean: float
     standard_error: float | None  # None for one trial
-    p: float | None  # of a paired, two-sided t-test; None for fewer than three trials
+    p: float | None  # of a paired, two-sided t-test; None for fewer than three trials, or where it is the same in all
     trials: int
 
 
@@ -62,7 +63,9 @@ def headline(outcomes: Sequence[Outcome]) -> tuple[Row, ...]:
     ]
     arms = {name: [each.arms.get(name) for each in outcomes] for name in arm_names(outcomes)}
     of = max((longest(trainings) for trainings in arms.values()), default=0)
-    rows = [_arm(name, arms[name], base, arms[base] if base else [], of) for name, base in bases(outcomes).items()]
+    found = {name: arm for each in reversed(outcomes) for name, arm in each.arms.items()}
+    over = bases({name: found[name].rule or name for name in arms}, {name: found[name].settings for name in arms})
+    rows = [_arm(name, arms[name], base, arms[base] if base else [], of) for name, base in over.items()]
     return *(row for row in known if row.final or row.best), *rows
 
 
@@ -71,24 +74,23 @@ def arm_names(outcomes: Sequence[Outcome]) -> list[str]:
     return list(dict.fromkeys(name for each in outcomes for name in each.arms))
 
 
-def bases(outcomes: Sequence[Outcome]) -> dict[str, str | None]:
+def bases(rules: Mapping[str, str], settings: Mapping[str, Mapping[str, Any]]) -> dict[str, str | None]:
     """What every arm is compared to: the unweighted arm that is trained in the same way, or else the baseline.
 
-    The baseline is the arm `unweighted`, or the first arm of that rule, or the first of all: compared to nothing. Settings
-    that are only about weights make no difference to an unweighted arm.
+    Takes the name of every arm's rule, and its settings. The baseline is the arm `unweighted`, or the first arm of that
+    rule, or the first of all: compared to nothing. Settings that are only about weights make no difference to an
+    unweighted arm.
     """
-    arms = {name: arm for each in reversed(outcomes) for name, arm in each.arms.items()}
-    ways = {name: {k: v for k, v in arm.settings.items() if k not in WEIGHING} for name, arm in arms.items()}
-    names = arm_names(outcomes)
-    plain = [name for name in names if (arms[name].rule or name) == "unweighted"]
-    first = "unweighted" if "unweighted" in names else next(iter([*plain, *names]), "")
+    ways = {name: {k: v for k, v in settings[name].items() if k not in WEIGHING} for name in rules}
+    plain = [name for name, rule in rules.items() if rule == "unweighted"]
+    first = "unweighted" if "unweighted" in rules else next(iter([*plain, *rules]), "")
 
     def base(name: str) -> str | None:
         if name == first or name in plain:
             return None if name == first else first
         return next((each for each in (first, *plain) if ways[each] == ways[name]), first)
 
-    return {name: base(name) for name in names}
+    return {name: base(name) for name in rules}
 
 
 def baseline(rows: Sequence[Row]) -> str | None:
@@ -150,13 +152,14 @@ def difference(values: Sequence[float | None], base: Sequence[float | None]) -> 
     n, mean = len(gaps), float(np.mean(gaps))
     if n == 1:
         return Difference(mean, None, None, n)
-    error = float(np.std(gaps, ddof=1) / np.sqrt(n))
+    error = float(np.std(gaps, ddof=1) / np.sqrt(n)) if np.ptp(gaps) > EQUAL else 0.0
     return Difference(mean, error, _test(mean, error, n) if n >= FEWEST else None, n)
 
 
-def _test(mean: float, error: float, n: int) -> float:
+def _test(mean: float, error: float, n: int) -> float | None:
+    """Accuracies are counts of rows, so that differences may all be equal: of their spread, that says nothing."""
     if error == 0:
-        return 1.0 if mean == 0 else 0.0
+        return 1.0 if abs(mean) < EQUAL else None
     return t_test(mean / error, n - 1)
 
 

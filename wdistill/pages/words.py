@@ -104,7 +104,8 @@ def _above(found: Difference) -> str:
 
 
 def _tested(compared: Sequence[tuple[Row, Difference]]) -> Verdict:
-    chances = holm([found.p if found.p is not None else 1.0 for _, found in compared])
+    known = {row.name: found.p for row, found in compared if found.p is not None}
+    chances = dict(zip(known, holm(list(known.values())), strict=True))
     findings: list[str] = []
     for base in dict.fromkeys(row.base for row, _ in compared):
         groups: dict[str, list[str]] = {
@@ -112,12 +113,16 @@ def _tested(compared: Sequence[tuple[Row, Difference]]) -> Verdict:
             f"Worse than {base}": [],
             f"No difference from {base} beyond chance": [],
             f"Exactly the same as {base} in every trial": [],
+            f"As far from {base} in every trial, which no test can judge": [],
         }
-        better, worse, none, same = groups.values()
-        for (row, found), p in zip(compared, chances, strict=True):
+        better, worse, none, same, even = groups.values()
+        for row, found in compared:
             if row.base != base:
                 continue
-            if found.mean == 0 and found.standard_error == 0:
+            p = chances.get(row.name)
+            if p is None:
+                even.append(f"{row.name} ({gap(found)} points)")
+            elif found.standard_error == 0:
                 same.append(row.name)
             else:
                 place = none if p >= LEVEL else better if found.mean > 0 else worse
@@ -125,11 +130,9 @@ def _tested(compared: Sequence[tuple[Row, Difference]]) -> Verdict:
         findings += [f"{start}: {listed(names)}." for start, names in groups.items() if names]
     trials = sorted({found.trials for _, found in compared})
     over = f"over {trials[0]}" + (f" to {trials[-1]}" if len(trials) > 1 else "") + " paired trials"
-    many = f", corrected for {len(compared)} comparisons (Holm)" if len(compared) > 1 else ""
-    return Verdict(
-        tuple(findings),
-        f"Paired t-tests of the final test accuracy {over}, at the 5 % level{many}; ± is the standard error.",
-    )
+    many = f", corrected for {len(known)} comparisons (Holm)" if len(known) > 1 else ""
+    tests = f"Paired t-tests of the final test accuracy {over}, at the 5 % level{many}; ± is the standard error."
+    return Verdict(tuple(findings), tests if known else "")
 
 
 def unfinished(outcomes: Sequence[Outcome]) -> list[str]:
