@@ -1,4 +1,4 @@
-"""What a table or figure rests on, in words: budget beside the paper's, trials, data, commits. For lines of one budget."""
+"""What a table or figure rests on, in words: budget beside the paper's, trials, data, commits, hardware. For one budget."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from wdistill.pages.words import count, listed
 STAGES = {"teacher_epochs": "teacher", "student_epochs": "student", "epochs": "arms"}
 ROWS = ("unlabeled", "validation", "test")
 SHORT = 7  # letters of a commit
+MARKS = re.compile(r"\((?:R|TM)\)|\b(?:CPU|Processor)\b")  # in the name of a processor, of no use
 
 
 def caption(group: Sequence[Line]) -> str:
     """All of it: "20 of the paper's 200 epochs in every stage, 10,000 of 63,757 unlabeled rows, batch 128 …; 3 trials …"."""
     budget, paper = group[0]["budget"], group[0]["paper_budget"]
     if paper is None:
-        return "; ".join([_own(group), _trials(group), f"data: {_data(group)}", _commits(group)])
+        return "; ".join([_own(group), *_common(group)])
     rows = [text for name in ROWS if (text := _rows(group, name))]
     batch = [_beside("batch", budget["batch_size"], paper.get("batch_size"))] if "batch_size" in budget else []
     said = {*STAGES, *ROWS, "batch_size"}
@@ -26,7 +27,7 @@ def caption(group: Sequence[Line]) -> str:
     changed = [name for name in budget if name not in said and budget[name] != theirs.get(name, budget[name])]
     others = [_beside(name.replace("_", " "), budget[name], theirs[name]) for name in changed]
     whole = ", ".join([_epochs(budget, paper), *rows, *batch, *others])
-    return "; ".join([whole, _trials(group), f"data: {_data(group)}", _commits(group)])
+    return "; ".join([whole, *_common(group)])
 
 
 def short(group: Sequence[Line]) -> str:
@@ -48,6 +49,11 @@ def short(group: Sequence[Line]) -> str:
             ],
         )
     )
+
+
+def varied(group: Sequence[Line]) -> str:
+    """What the spread of accuracies over trials is due to."""
+    return "splits" if group[0]["repeat"] is None else "teachers"
 
 
 def _own(group: Sequence[Line]) -> str:
@@ -101,6 +107,11 @@ def _trials(group: Sequence[Line]) -> str:
     return f"{_count(group)}, {varied}"
 
 
+def _common(group: Sequence[Line]) -> list[str]:
+    """What is said of every budget."""
+    return [_trials(group), f"data: {_data(group)}", _commits(group), *_hardware(group)]
+
+
 def _data(group: Sequence[Line]) -> str:
     data = group[0]["data"]
     kind = "official files" if data.get("official") else "unofficial copy"
@@ -113,3 +124,15 @@ def _commits(group: Sequence[Line]) -> str:
         re.sub(rf"\b([0-9a-f]{{{SHORT}}})[0-9a-f]+", r"\1", str(line.get("commit", "?"))) for line in group
     )
     return f"{'commits' if len(found) > 1 else 'commit'} {listed(list(found))}"
+
+
+def _hardware(group: Sequence[Line]) -> list[str]:
+    """What it ran on; nothing where no line knows."""
+    found = dict.fromkeys(_machine(line["environment"]) for line in group if "environment" in line)
+    return [f"on {listed(list(found))}"] if found else []
+
+
+def _machine(environment: Mapping[str, Any]) -> str:
+    """The processor, and the device where it is another."""
+    processor = " ".join(MARKS.sub(" ", environment["processor"]).split())
+    return processor if environment["device"] == "cpu" else f"{processor} with {environment['device']}"

@@ -78,7 +78,7 @@ ARMS = tuple(EXPERIMENT.arms)
 
 
 def tables(lines: Mapping[str, list[Line]]) -> str:
-    return made.by_labels(lines.get("celeba", []), ARMS, PAPER, "Figure 7: CelebA")
+    return made.by_labels(lines.get("celeba", []), EXPERIMENT.arms, PAPER, "Figure 7: CelebA")
 
 
 def figures(lines: Mapping[str, list[Line]]) -> dict[str, Figure]:

@@ -48,7 +48,7 @@ ARMS = tuple(EXPERIMENT.arms)
 
 
 def tables(lines: Mapping[str, list[Line]]) -> str:
-    return made.by_labels(lines.get("cifar10", []), ARMS, PAPER, "Figure 5: CIFAR-10")
+    return made.by_labels(lines.get("cifar10", []), EXPERIMENT.arms, PAPER, "Figure 5: CIFAR-10")
 
 
 def figures(lines: Mapping[str, list[Line]]) -> dict[str, Figure]:

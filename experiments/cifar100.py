@@ -48,7 +48,7 @@ ARMS = tuple(EXPERIMENT.arms)
 
 
 def tables(lines: Mapping[str, list[Line]]) -> str:
-    return made.by_labels(lines.get("cifar100", []), ARMS, PAPER, "Figure 6: CIFAR-100")
+    return made.by_labels(lines.get("cifar100", []), EXPERIMENT.arms, PAPER, "Figure 6: CIFAR-100")
 
 
 def figures(lines: Mapping[str, list[Line]]) -> dict[str, Figure]:

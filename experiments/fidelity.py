@@ -95,8 +95,8 @@ CIFAR10_ARMS, CIFAR100_ARMS = tuple(CIFAR10.arms), tuple(CIFAR100.arms)
 
 
 def tables(lines: Mapping[str, list[Line]]) -> str:
-    ten = made.by_labels(lines.get(CIFAR10.name, []), CIFAR10_ARMS, CIFAR10_PAPER, "Figure 10, top: CIFAR-10")
-    hundred = made.by_labels(lines.get(CIFAR100.name, []), CIFAR100_ARMS, CIFAR100_PAPER, "Figure 10, bottom: CIFAR-100")
+    ten = made.by_labels(lines.get(CIFAR10.name, []), CIFAR10.arms, CIFAR10_PAPER, "Figure 10, top: CIFAR-10")
+    hundred = made.by_labels(lines.get(CIFAR100.name, []), CIFAR100.arms, CIFAR100_PAPER, "Figure 10, bottom: CIFAR-100")
     return f"{ten}\n{hundred}"
 
 

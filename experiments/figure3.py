@@ -24,7 +24,7 @@ VID = ("unweighted", "debiased", "vid", "debiased-vid")
 
 def tables(lines: Mapping[str, list[Line]]) -> str:
     weighted = made.by_labels(
-        lines.get("fidelity-cifar10", []), fidelity.CIFAR10_ARMS, fidelity.CIFAR10_PAPER, "Figure 10, top: CIFAR-10"
+        lines.get("fidelity-cifar10", []), fidelity.CIFAR10.arms, fidelity.CIFAR10_PAPER, "Figure 10, top: CIFAR-10"
     )
     return f"{celeba.tables(lines)}\n{weighted}"
 

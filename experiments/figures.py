@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from experiments.captions import short
+from experiments.captions import short, varied
 from experiments.lines import Line, accuracies, budgets, labels_of, trials
-from experiments.tables import Number, Paper
+from experiments.tables import Number, Paper, of_labels
 from wdistill.confidence import Floats
 from wdistill.inspection import BLUE, GREY, INK, LOOK, ORANGE, PALE, standard_error
 from wdistill.pages.figures import AMBER, GREEN, PURPLE, SKY, Style, draw_line, spread
@@ -34,6 +34,17 @@ STYLES = {
     "composition": Style(ORANGE, (3, 1.5)),
     "vid": Style(SKY, (6, 2, 1.5, 2)),
     "debiased-vid": Style(ORANGE, (6, 2)),
+}
+MARKERS = {
+    "unweighted": "s",
+    "debiased": "o",
+    "oracle": "^",
+    "shuffled": "X",
+    "debiased-refresh": "D",
+    "fidelity": "v",
+    "composition": "P",
+    "vid": "<",
+    "debiased-vid": ">",
 }
 _LOOK = {
     **LOOK,
@@ -72,8 +83,16 @@ def rendered(figure: Figure, format: Literal["svg", "png"]) -> bytes:  # noqa: A
 
 
 def each_budget(stem: str, lines: Sequence[Line], draw: Callable[[list[Line]], Figure]) -> dict[str, Figure]:
-    """One figure for every budget: STEM of the one with the most trials, then STEM-2, …"""
-    return {stem if i == 1 else f"{stem}-{i}": draw(group) for i, group in enumerate(budgets(lines), 1)}
+    """One figure for every budget: STEM of the first, then STEM-2, …"""
+    return _numbered(stem, [draw(group) for group in budgets(lines)])
+
+
+def each_labels(
+    stem: str, lines: Sequence[Line], labels: int, draw: Callable[[list[Line], int], Figure]
+) -> dict[str, Figure]:
+    """One figure for every budget of this number of labels; where it has no lines, of all numbers that have some."""
+    groups = budgets(of_labels(lines, labels))
+    return _numbered(stem, [draw(group, found) for group in groups for found in labels_of(group)])
 
 
 def trajectories(group: Sequence[Line], arms: Sequence[str], title: str) -> Figure:
@@ -85,7 +104,8 @@ def trajectories(group: Sequence[Line], arms: Sequence[str], title: str) -> Figu
             _trajectory(axes, group, labels, arms)
             axes.set_title(f"{labels:,} labels")
 
-    return _figure(len(wanted), ACROSS, draw, _present(group, arms), f"{title}\n{short(group)}")
+    said = f"{title}\n{short(group)}{_spread(group, 'bands')}"
+    return _figure(len(wanted), ACROSS, draw, _present(group, arms), said)
 
 
 def best(group: Sequence[Line], arms: Sequence[str], paper: Paper, title: str) -> Figure:
@@ -99,7 +119,8 @@ def best(group: Sequence[Line], arms: Sequence[str], paper: Paper, title: str) -
             panels[1].set_title("the paper's")
 
     shown = [arm for arm in arms if arm in paper or arm in _present(group, arms)]
-    return _figure(2 if any(arm in paper for arm in arms) else 1, 2, draw, shown, f"{title}\n{short(group)}")
+    said = f"{title}\n{short(group)}{_spread(group, 'bars')}"
+    return _figure(2 if any(arm in paper for arm in arms) else 1, 2, draw, shown, said, drawn="points")
 
 
 def overview(columns: Sequence[Column], title: str, *, trajectory: bool) -> Figure:
@@ -110,7 +131,8 @@ def overview(columns: Sequence[Column], title: str, *, trajectory: bool) -> Figu
     def draw(panels: list[Axes]) -> None:
         rows = [panels[i : i + len(columns)] for i in range(0, len(panels), len(columns))]
         for axes, column, group in zip(rows[0], columns, groups, strict=True):
-            axes.set_title(f"{column.title}\n{fill(short(group), NARROW)}" if group else column.title)
+            told = f"{short(group)}{_spread(group, 'bars')}".replace("\n", "; ") if group else ""
+            axes.set_title(f"{column.title}\n{fill(told, NARROW)}" if group else column.title)
         if trajectory:
             for axes, column, group in zip(rows.pop(0), columns, groups, strict=True):
                 labels = min(labels_of(group), default=0)
@@ -124,12 +146,12 @@ def overview(columns: Sequence[Column], title: str, *, trajectory: bool) -> Figu
             axes.set_title(f"{column.title}, the paper's")
 
     arms = dict.fromkeys(arm for column in columns for arm in column.arms)
-    return _figure(len(columns) * (1 + trajectory + printed), len(columns), draw, list(arms), title)
+    count = len(columns) * (1 + trajectory + printed)
+    return _figure(count, len(columns), draw, list(arms), title, drawn="both" if trajectory else "points")
 
 
-def oracle_and_margin(lines: Sequence[Line], labels: int, title: str) -> Figure:
-    """What wrong labels cost, and where the teacher is wrong: Figure 1. Of the budget with the most trials."""
-    group = next(iter(budgets([line for line in lines if line["labels"] == labels])), [])
+def oracle_and_margin(group: Sequence[Line], labels: int, title: str) -> Figure:
+    """What wrong labels cost, and where the teacher is wrong: Figure 1. For lines of one budget."""
     arms = ("unweighted", "oracle")
 
     def draw(panels: list[Axes]) -> None:
@@ -138,25 +160,28 @@ def oracle_and_margin(lines: Sequence[Line], labels: int, title: str) -> Figure:
         _margins(panels[1], trials(group, labels))
         panels[1].set_title("teacher's accuracy by margin\n(dotted: overall; grey: share of the rows)")
 
-    return _figure(2, 2, draw, arms, f"{title}, {labels:,} labels\n{short(group)}" if group else title)
+    return _figure(2, 2, draw, arms, f"{title}, {labels:,} labels\n{short(group)}{_spread(group, 'bands')}")
 
 
 def by_temperature(group: Sequence[Line], labels: int, temperatures: Sequence[float], paper: Paper, title: str) -> Figure:
-    """Best accuracy against the temperature, and the paper's beside it: Figure 16 as a curve. For lines of one budget."""
+    """Best accuracy by temperature, and the paper's of these labels beside it: Figure 16 as points. For one budget."""
     arms = ("unweighted", "debiased")
+    count = 2 if any(labels in paper.get(f"{arm}-T{at:g}", {}) for arm in arms for at in temperatures) else 1
 
     def draw(panels: list[Axes]) -> None:
         for arm in arms:
             names = [f"{arm}-T{at:g}" for at in temperatures]
-            _points(panels[0], dict(enumerate(_score(accuracies(group, labels, name)) for name in names)), arm, arms)
-            _points(panels[1], dict(enumerate(paper.get(name, {}).get(labels) for name in names)), arm, arms)
-        for axes, name in zip(panels, ("ours", "the paper's"), strict=True):
-            axes.set_title(name)
+            _points(panels[0], [_score(accuracies(group, labels, name)) for name in names], arm, arms)
+            if count == 2:
+                _points(panels[1], [paper.get(name, {}).get(labels) for name in names], arm, arms)
+        for axes, name in zip(panels, ("ours", "the paper's"), strict=count == 2):
+            axes.set_title(name if count == 2 else "")
             axes.set_xticks(range(len(temperatures)), [f"{at:g}" for at in temperatures])
             axes.set_xlabel("temperature")
             _finish(axes, "best test accuracy, %")
 
-    return _figure(2, 2, draw, arms, f"{title}, {labels:,} labels\n{short(group)}")
+    said = f"{title}, {labels:,} labels\n{short(group)}{_spread(group, 'bars')}"
+    return _figure(count, 2, draw, arms, said, drawn="points")
 
 
 # -------------------------------------------------------------------------------------------------------------- panels
@@ -180,15 +205,16 @@ def _trajectory(axes: Axes, group: Sequence[Line], labels: int, arms: Sequence[s
 
 def _best(axes: Axes, group: Sequence[Line], arms: Sequence[str]) -> None:
     for arm in arms:
-        _points(axes, {labels: _score(accuracies(group, labels, arm)) for labels in labels_of(group)}, arm, arms)
+        _points(axes, [_score(accuracies(group, labels, arm)) for labels in labels_of(group)], arm, arms)
     _finish_labels(axes, labels_of(group), "best test accuracy, %")
 
 
 def _printed(axes: Axes, paper: Paper, arms: Sequence[str]) -> None:
     """The paper's numbers as it prints them."""
+    wanted = sorted({labels for arm in arms for labels in paper.get(arm, {})})
     for arm in arms:
-        _points(axes, paper.get(arm, {}), arm, arms)
-    _finish_labels(axes, sorted({labels for arm in arms for labels in paper.get(arm, {})}), "test accuracy, %")
+        _points(axes, [paper.get(arm, {}).get(labels) for labels in wanted], arm, arms)
+    _finish_labels(axes, wanted, "test accuracy, %")
 
 
 def _margins(axes: Axes, lines: Sequence[Line]) -> None:
@@ -224,25 +250,20 @@ def _margins(axes: Axes, lines: Sequence[Line]) -> None:
     _say_if_empty(axes)
 
 
-def _points(axes: Axes, numbers: Mapping[int, Number | None], arm: str, arms: Sequence[str]) -> None:
-    """Means with error bars; arms stand a little beside each other, so that bars do not cover bars."""
-    known = {place: number for place, number in sorted(numbers.items()) if number is not None}
+def _points(axes: Axes, numbers: Sequence[Number | None], arm: str, arms: Sequence[str]) -> None:
+    """Means with error bars at 0, 1, …; arms stand beside each other, and no line that joins them could cross another."""
+    known = [(place, *number) for place, number in enumerate(numbers) if number is not None]
     if not known:
         return
-    style, step = _style(arm), list(arms).index(arm) - (len(arms) - 1) / 2
-    x = np.array(list(known), dtype=float)
-    x += 0.008 * step * (np.ptp(x) or x[0])
-    means = [mean for mean, _ in known.values()]
-    bars = [std or 0.0 for _, std in known.values()]
-    axes.errorbar(
-        x, means, bars, color=style.color, linestyle=style.line, linewidth=1.6, marker="o", markersize=4, capsize=2
-    )
+    beside = (list(arms).index(arm) - (len(arms) - 1) / 2) * 0.7 / len(arms)
+    places, means, bars = zip(*((place + beside, mean, std or 0.0) for place, mean, std in known), strict=True)
+    color = _style(arm).color
+    axes.errorbar(places, means, bars, color=color, linestyle="none", marker=_marker(arm), markersize=4.5, capsize=2)
 
 
 def _finish_labels(axes: Axes, labels: Sequence[int], measure: str) -> None:
-    axes.set_xticks(labels, [f"{each:,}" for each in labels], rotation=30 if len(labels) > 4 else 0)
-    if len(labels) == 1:
-        axes.set_xlim(0.8 * labels[0], 1.2 * labels[0])
+    axes.set_xticks(range(len(labels)), [f"{each:,}" for each in labels], rotation=30 if len(labels) > 4 else 0)
+    axes.set_xlim(-0.6, len(labels) - 0.4)
     axes.set_xlabel("labels")
     _finish(axes, measure)
 
@@ -266,30 +287,65 @@ def _say_if_empty(axes: Axes) -> None:
 # --------------------------------------------------------------------------------------------------------------- parts
 
 
-def _figure(count: int, across: int, draw: Callable[[list[Axes]], None], arms: Sequence[str], title: str) -> Figure:
-    """A figure of `count` panels, `across` in a row, with one legend for all."""
+def _figure(
+    count: int,
+    across: int,
+    draw: Callable[[list[Axes]], None],
+    arms: Sequence[str],
+    title: str,
+    *,
+    drawn: Literal["lines", "points", "both"] = "lines",
+) -> Figure:
+    """A figure of `count` panels, `across` in a row, with one legend for all of how arms are drawn."""
     import matplotlib.style
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     columns = min(count, across)
     rows = -(-count // columns)
+    said = "\n".join(fill(line, 30 * (1 + columns)) for line in title.splitlines())
+    beside = min(len(arms), columns + 2 if drawn == "points" else 2 * columns) or 1
+    texts = 1 + said.count("\n") + -(-len(arms) // beside)  # lines above and below the panels
     with matplotlib.style.context(["default", _LOOK]):
-        figure = Figure(figsize=(max(WIDTH * columns, 5.0), HEIGHT * rows + 0.7), layout="constrained")
+        size = max(WIDTH * columns, 5.0), HEIGHT * rows + 0.1 + 0.2 * texts
+        figure = Figure(figsize=size, layout="constrained")
         panels = [figure.add_subplot(rows, columns, place) for place in range(1, count + 1)]
         draw(panels)
-        figure.suptitle("\n".join(fill(line, 30 * (1 + columns)) for line in title.splitlines()))
-        looks = {arm: _style(arm) for arm in arms}
-        lines = [Line2D([], [], color=look.color, linestyle=look.line, linewidth=1.8) for look in looks.values()]
-        figure.legend(
-            lines, list(looks), loc="outside lower center", ncols=min(len(looks), 2 * columns) or 1, handlelength=3.2
-        )
+        figure.suptitle(said)
+        lines = [
+            Line2D(
+                [],
+                [],
+                color=_style(arm).color,
+                linestyle="none" if drawn == "points" else _style(arm).line,
+                linewidth=1.8,
+                marker="none" if drawn == "lines" else _marker(arm),
+                markersize=5,
+            )
+            for arm in arms
+        ]
+        width = 1.0 if drawn == "points" else 3.2
+        figure.legend(lines, list(arms), loc="outside lower center", ncols=beside, handlelength=width)
     return figure
 
 
 def _style(arm: str) -> Style:
     """Of an arm: with hard targets as with soft ones, since they never share a panel."""
     return STYLES.get(arm.removesuffix("-hard"), Style(GREY, (10, 3)))
+
+
+def _marker(arm: str) -> str:
+    return MARKERS.get(arm.removesuffix("-hard"), ".")
+
+
+def _spread(group: Sequence[Line], marks: str) -> str:
+    """A line that says what bars or bands show, where there are any: differences of arms in a trial vary less."""
+    several = any(len(trials(group, labels)) > 1 for labels in labels_of(group))
+    return f"\n{marks}: standard deviation between {varied(group)}; arms are paired" if several else ""
+
+
+def _numbered(stem: str, figures: Sequence[Figure]) -> dict[str, Figure]:
+    return {stem if i == 1 else f"{stem}-{i}": figure for i, figure in enumerate(figures, 1)}
 
 
 def _present(group: Sequence[Line], arms: Sequence[str]) -> list[str]:

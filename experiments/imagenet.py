@@ -53,7 +53,7 @@ SOFT, HARD = ("unweighted", "debiased", "oracle", "shuffled"), ("unweighted-hard
 
 
 def tables(lines: Mapping[str, list[Line]]) -> str:
-    return made.by_labels(lines.get("imagenet", []), list(EXPERIMENT.arms), PAPER, "Figure 8: ImageNet")
+    return made.by_labels(lines.get("imagenet", []), EXPERIMENT.arms, PAPER, "Figure 8: ImageNet")
 
 
 def figures(lines: Mapping[str, list[Line]]) -> dict[str, Figure]:

@@ -78,7 +78,7 @@ def item(experiment: Experiment, title: str) -> Item:
     name = experiment.name
 
     def tables(lines: Mapping[str, list[Line]]) -> str:
-        return by_labels(lines.get(name, []), list(ARMS), {}, f"{title}, a small pair of models")
+        return by_labels(lines.get(name, []), ARMS, {}, f"{title}, a small pair of models")
 
     def figures(lines: Mapping[str, list[Line]]) -> dict[str, Figure]:
         found = lines.get(name, [])

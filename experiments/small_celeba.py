@@ -44,7 +44,7 @@ TITLE = "CelebA, a small teacher"
 
 
 def tables(lines: Mapping[str, list[Line]]) -> str:
-    return by_labels(lines.get(EXPERIMENT.name, []), celeba.ARMS, {}, TITLE)
+    return by_labels(lines.get(EXPERIMENT.name, []), EXPERIMENT.arms, {}, TITLE)
 
 
 def figures(lines: Mapping[str, list[Line]]) -> dict[str, Figure]:

@@ -36,9 +36,8 @@ def tables(lines: Mapping[str, list[Line]]) -> str:
 
 
 def figures(lines: Mapping[str, list[Line]]) -> dict[str, Figure]:
-    found = [line for line in lines.get(EXPERIMENT.name, []) if line["labels"] == LABELS]
-    draw = partial(drawn.by_temperature, labels=LABELS, temperatures=list(temperature.PRINTED), paper={}, title=TITLE)
-    return drawn.each_budget("small-temperature", found, draw)
+    draw = partial(drawn.by_temperature, temperatures=list(temperature.PRINTED), paper={}, title=TITLE)
+    return drawn.each_labels("small-temperature", lines.get(EXPERIMENT.name, []), LABELS, draw)
 
 
 ITEM = Item("small-temperature", "not in the paper: Figure 16 with a small pair on CIFAR-10", (EXPERIMENT,), tables, figures)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from experiments.captions import caption, short
 from experiments.lines import Line, Measure, accuracies, arms_of, budgets, labels_of, trials
-from wdistill.pages.accuracies import LEVEL, Difference, difference, holm
-from wdistill.pages.words import count, gap, signed
+from wdistill.arms import Arm, name_of
+from wdistill.pages.accuracies import EQUAL, FEWEST, LEVEL, Difference, bases, difference, holm
+from wdistill.pages.words import count, gap, listed, signed
 
 Number = tuple[float, float | None]  # of the paper: mean and ± in %, as printed
 Paper = Mapping[str, Mapping[int, Number]]  # arm, or "teacher" → number of labels → number
@@ -18,64 +19,93 @@ Place = TypeVar("Place", bound=Hashable)
 
 MISSING = "–"
 MARK = "†"  # of a difference beyond chance
-GAINS = ("debiased", "debiased-refresh", "fidelity", "composition", "oracle", "shuffled")  # of the summary, over unweighted
+GAINS = {  # of the summary: an arm, and the one it is compared to
+    **dict.fromkeys(("debiased", "debiased-refresh", "fidelity", "composition", "oracle", "shuffled"), "unweighted"),
+    "debiased-hard": "unweighted-hard",
+    "vid": "unweighted",
+    "debiased-vid": "vid",
+}
 MEANING = (
     "Test accuracy in %, mean ± standard deviation (trials); differences between arms of the same trial in points, "
     "mean ± standard error (pairs)."
 )
+BEST = "Best over the epochs, selected on the test rows as in the paper:"
 
 
-def by_labels(lines: Sequence[Line], arms: Sequence[str], paper: Paper, title: str) -> str:
-    """Accuracy against the number of labels: for every budget the best, as the paper has it, then final and chosen."""
+def by_labels(
+    lines: Sequence[Line], arms: Mapping[str, Any], paper: Paper, title: str, against: Mapping[str, str] | None = None
+) -> str:
+    """Accuracy against the number of labels: for every budget the best, as the paper has it, then final and chosen.
+
+    `arms` are rules or arms by name; `against` names what some of them are compared to in place of an unweighted arm.
+    """
     parts = [f"### {title}"]
     for group in budgets(lines):
-        best, tested = _grid(group, arms, paper, ("best",))
-        parts += [f"{_sentence(caption(group))} Best over the epochs, selected on the test rows as in the paper:", best]
-        parts.append(_legend(tested))
-        others, tested = _grid(group, arms, {}, ("final", "chosen"))
-        parts += ["After the last epoch, and at the epoch chosen on the validation rows:", others, _legend(tested)]
+        over = {**compared(group, arms), **(against or {})}
+        best, said = _grid(group, over, paper, ("best",))
+        parts += [f"{_sentence(caption(group))} {BEST}", best, f"{MEANING} {said}"]
+        others, said = _grid(group, over, {}, ("final", "chosen"))
+        parts += [_later(group), others, f"{MEANING} {said}"]
     if not lines:
-        parts += ["No results yet. The paper's:", _grid([], arms, paper, ("best",))[0]] if paper else ["No results yet."]
+        none = _grid([], compared([], arms), paper, ("best",))[0]
+        parts += ["No results yet. The paper's:", none] if paper else ["No results yet."]
     return _joined(parts)
 
 
 def by_temperature(lines: Sequence[Line], temperatures: Sequence[float], paper: Paper, title: str) -> str:
-    """Best accuracy of both arms at every temperature; for every budget and number of labels."""
+    """Both arms at every temperature: the best, then final and chosen; for every budget and number of labels."""
     parts = [f"### {title}"]
     for group in budgets(lines):
         for labels in labels_of(group):
             teacher = _number(paper, "teacher", labels)
             shown = f"teacher {_score(accuracies(group, labels, 'teacher'), teacher, shared=_shared(group))}"
-            grid, tested = _temperatures(group, labels, temperatures, paper)
-            parts += [f"{labels:,} labels, {shown}; {_sentence(caption(group))}", grid, _legend(tested)]
+            best, said = _temperatures(group, labels, temperatures, paper, ("best",))
+            parts += [f"{labels:,} labels, {shown}; {_sentence(caption(group))} {BEST}", best, f"{MEANING} {said}"]
+            others, said = _temperatures(group, labels, temperatures, {}, ("final", "chosen"))
+            parts += [_later(group), others, f"{MEANING} {said}"]
     return _joined(parts if lines else [*parts, "No results yet."])
 
 
 def summary(lines: Mapping[str, Sequence[Line]]) -> str:
-    """One row for every experiment, budget and number of labels: paired gains over unweighted, best / final."""
+    """One row for every experiment, budget and number of labels: paired gains, best / final. What nobody has is left out.
+
+    An experiment with temperatures has the mean gain over them.
+    """
     places = [
         (name, group, labels) for name, each in lines.items() for group in budgets(each) for labels in labels_of(group)
     ]
     gaps = {
-        (row, arm, measure): _difference(group, labels, arm, "unweighted", measure)
+        (row, arm, measure): _gain(group, labels, arm, base, measure)
         for row, (_, group, labels) in enumerate(places)
-        for arm in GAINS
+        for arm, base in GAINS.items()
         for measure in _BOTH
     }
     tested = corrected(gaps)
+    known = [place for place, found in gaps.items() if found]
+    arms = [arm for arm in GAINS if any(arm == each for _, each, _ in known)]
+    shown = [(row, *places[row]) for row in dict.fromkeys(row for row, _, _ in known)]
     rows = [
         [
-            name,
+            f"{name}, {len(_pairs(group))} temperatures" if _pairs(group) else name,
             group[0]["data"]["name"],
             short(trials(group, labels)),
             f"{labels:,}",
-            *(_gains(gaps, tested, row, arm) for arm in GAINS),
+            *(_gains(gaps, tested, row, arm) + (_gaining(group, labels) if arm == "debiased" else "") for arm in arms),
         ]
-        for row, (name, group, labels) in enumerate(places)
+        for row, name, group, labels in shown
     ]
-    grid = _markdown(["experiment", "data", "budget", "labels", *GAINS], rows)
-    meaning = "Gain over the unweighted student of the same trial in points of test accuracy ± standard error, best / final."
-    return _joined([grid, f"{meaning} {_tests(len(tested))}"])
+    if not rows:
+        return "No results yet.\n"
+    meaning = "Gain over the unweighted student of the same trial in points of test accuracy ± standard error, best / final"
+    others = [f"{arm} over {base}" for arm, base in GAINS.items() if arm in arms and base != "unweighted"]
+    hot = (
+        ["of temperatures the mean over them (and how many gained)"]
+        if any(_pairs(group) for _, _, group, _ in shown)
+        else []
+    )
+    told = _tests(gaps.values(), len(tested), [_shared(group) for _, _, group, _ in shown])
+    grid = _markdown(["experiment", "data", "budget", "labels", *arms], rows)
+    return _joined([grid, f"{'; '.join([meaning, *others, *hot])}. {told}"])
 
 
 def corrected(differences: Mapping[Place, Difference | None]) -> dict[Place, float]:
@@ -84,22 +114,32 @@ def corrected(differences: Mapping[Place, Difference | None]) -> dict[Place, flo
     return dict(zip(tested, holm(list(tested.values())), strict=True))
 
 
-def baseline(arm: str, arms: Sequence[str]) -> str | None:
-    """What an arm is compared to: the same without weights; a refresh to weights estimated once, where there are such."""
-    variant = arm.partition("-")[2]
-    plain = f"unweighted-{variant}" if variant == "hard" or variant.startswith("T") else "unweighted"
-    found = {"debiased-vid": "vid", "debiased-refresh": "debiased" if "debiased" in arms else plain}.get(arm, plain)
-    return found if found in arms and found != arm else None
+def compared(group: Sequence[Line], arms: Mapping[str, Any]) -> dict[str, str | None]:
+    """What every arm is compared to, also one that only lines have: as on a page, the unweighted arm trained like it."""
+    rules = {name: name_of(each) for name, each in arms.items()}
+    settings = {name: each.settings if isinstance(each, Arm) else {} for name, each in arms.items()}
+    for line in group:
+        for name in line["arms"]:
+            rules.setdefault(name, line.get("rules", {}).get(name, name).partition("(")[0])
+            settings.setdefault(name, line.get("settings", {}).get(name, {}))
+    plain = {name: {k: list(v) if isinstance(v, tuple) else v for k, v in each.items()} for name, each in settings.items()}
+    return bases(rules, plain)
+
+
+def of_labels(lines: Sequence[Line], labels: int) -> list[Line]:
+    """The lines of one number of labels; where there are none, all."""
+    return [line for line in lines if line["labels"] == labels] or list(lines)
 
 
 _BOTH: tuple[Measure, ...] = ("best", "final")
 
 
-def _grid(group: Sequence[Line], arms: Sequence[str], paper: Paper, measures: Sequence[Measure]) -> tuple[str, int]:
-    """Teacher and arms by number of labels, and how many differences were tested."""
-    wanted = [*arms, *(arm for arm in arms_of(group) if arm not in arms)]
+def _grid(
+    group: Sequence[Line], over: Mapping[str, str | None], paper: Paper, measures: Sequence[Measure]
+) -> tuple[str, str]:
+    """Teacher and arms by number of labels, and what is said of the tests."""
     columns = sorted({*labels_of(group), *(labels for numbers in paper.values() for labels in numbers)})
-    rows = [(arm, base, measure) for arm in wanted for base in [baseline(arm, wanted)] for measure in measures]
+    rows = [(arm, base, measure) for arm, base in over.items() for measure in measures]
     gaps = {
         (arm, measure, labels): _difference(group, labels, arm, base, measure)
         for arm, base, measure in rows
@@ -116,18 +156,67 @@ def _grid(group: Sequence[Line], arms: Sequence[str], paper: Paper, measures: Se
             place = arm, measure, labels
             cells.append(f"{ours}<br>{_gap(gaps[place], tested.get(place), _paper_gap(paper, arm, base, labels))}")
         shown.append([f"{name}<br>over {base}", *cells] if base else [name, *(cell.partition("<br>")[0] for cell in cells)])
-    return _markdown(["labels", *(f"{labels:,}" for labels in columns)], shown), len(tested)
+    grid = _markdown(["labels", *(f"{labels:,}" for labels in columns)], shown)
+    return grid, _tests(gaps.values(), len(tested), [_shared(group)])
 
 
-def _temperatures(group: Sequence[Line], labels: int, temperatures: Sequence[float], paper: Paper) -> tuple[str, int]:
-    pairs = {at: (f"unweighted-T{at:g}", f"debiased-T{at:g}") for at in temperatures}
-    gaps = {at: _difference(group, labels, ours, base, "best") for at, (base, ours) in pairs.items()}
-    tested = corrected(gaps)
-    rows = []
-    for at, (base, ours) in pairs.items():
-        scores = [_score(accuracies(group, labels, arm), _number(paper, arm, labels)) for arm in (base, ours)]
-        rows.append([f"{at:.2f}", *scores, _gap(gaps[at], tested.get(at), _paper_gap(paper, ours, base, labels))])
-    return _markdown(["temperature", "unweighted", "debiased", "debiased over unweighted"], rows), len(tested)
+def _temperatures(
+    group: Sequence[Line], labels: int, temperatures: Sequence[float], paper: Paper, measures: Sequence[Measure]
+) -> tuple[str, str]:
+    pairs = [
+        (f"{at:.2f}", f"unweighted-T{at:g}", f"debiased-T{at:g}", measure) for at in temperatures for measure in measures
+    ]
+    gaps = {place: _difference(group, labels, place[2], place[1], place[3]) for place in pairs}
+    tested, rows = corrected(gaps), []
+    for place in pairs:
+        at, base, ours, measure = place
+        scores = [_score(accuracies(group, labels, arm, measure), _number(paper, arm, labels)) for arm in (base, ours)]
+        name = at if len(measures) == 1 else f"{at}, {measure}"
+        rows.append([name, *scores, _gap(gaps[place], tested.get(place), _paper_gap(paper, ours, base, labels))])
+    grid = _markdown(["temperature", "unweighted", "debiased", "debiased over unweighted"], rows)
+    return grid, _tests(gaps.values(), len(tested), [_shared(group)])
+
+
+def _later(group: Sequence[Line]) -> str:
+    """What stands above the accuracies that are not the best; rows that have trained an arm choose no epoch of it fairly."""
+    trained = [arm for arm in arms_of(group) if any(_trained_on_validation(line, arm) for line in group)]
+    which = "the arms" if trained == arms_of(group) else listed(trained)
+    warning = f", which {which} were trained on too" if trained else ""
+    return f"After the last epoch, and at the epoch chosen on the validation rows{warning}:"
+
+
+def _trained_on_validation(line: Line, arm: str) -> bool:
+    said = line.get("recipe", {}) | line.get("settings", {}).get(arm, {})
+    return arm in line["arms"] and said.get("validation_in_training") == "yes"
+
+
+def _pairs(group: Sequence[Line]) -> list[tuple[str, str]]:
+    """Arms with and without weights at every temperature."""
+    pairs = [(arm, arm.replace("debiased", "unweighted")) for arm in arms_of(group) if arm.startswith("debiased-T")]
+    return [pair for pair in pairs if pair[1] in arms_of(group)]
+
+
+def _gain(group: Sequence[Line], labels: int, arm: str, base: str, measure: Measure) -> Difference | None:
+    """As in a table; where there are temperatures, of the means over them in the trials that have all."""
+    pairs = _pairs(group) if arm == "debiased" else []
+    if not pairs:
+        return _difference(group, labels, arm, base, measure)
+    sides = [[accuracies(group, labels, name, measure) for name in names] for names in zip(*pairs, strict=True)]
+    ours, theirs = ([_mean(trial) for trial in zip(*side, strict=True)] for side in sides)
+    return difference(ours, theirs)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if len(known) == len(values) else None
+
+
+def _gaining(group: Sequence[Line], labels: int) -> str:
+    """At how many temperatures the weights gained, best / final; nothing where there are none."""
+    pairs = _pairs(group)
+    found = [[_difference(group, labels, *pair, measure) for pair in pairs] for measure in _BOTH]
+    gained = " / ".join(str(sum(each is not None and each.mean > EQUAL for each in gaps)) for gaps in found)
+    return f" ({gained} of {len(pairs)})" if pairs else ""
 
 
 def _difference(group: Sequence[Line], labels: int, arm: str, base: str | None, measure: Measure) -> Difference | None:
@@ -175,7 +264,9 @@ def _number(paper: Paper, arm: str, labels: int) -> Number | None:
 
 
 def _paper_gap(paper: Paper, arm: str, base: str | None, labels: int) -> float | None:
-    """Of the paper's means, in points."""
+    """Of the paper's means, in points; none where the same numbers stand beside both arms."""
+    if base and paper.get(arm) == paper.get(base):
+        return None
     pair = _number(paper, arm, labels), _number(paper, base, labels) if base else None
     return pair[0][0] - pair[1][0] if pair[0] and pair[1] else None
 
@@ -185,15 +276,18 @@ def _printed(number: Number) -> str:
     return f"{mean:g}" + (f" ± {spread:g}" if spread is not None else "")
 
 
-def _legend(tested: int) -> str:
-    return f"{MEANING} {_tests(tested)}"
-
-
-def _tests(tested: int) -> str:
+def _tests(gaps: Iterable[Difference | None], tested: int, shared: Sequence[bool]) -> str:
+    """What a mark means, where there is one teacher in all, none, or only some of the trials."""
+    even = any(found and found.trials >= FEWEST and found.p is None for found in gaps)
+    untested = "a difference that is the same in every trial is not tested"
     if not tested:
-        return "No difference is tested: that needs three trials."
+        return f"No difference is tested: that needs three trials{f', and {untested}' if even else ''}."
+    one = "over splits, for this one teacher,"
+    how = f"{one} " if all(shared) else ""
     many = f", corrected for {count(tested, 'comparison')} (Holm)" if tested > 1 else ""
-    return f"{MARK} beyond chance in a paired t-test at the 5 % level{many}."
+    rest = [f"in rows without fresh teachers, {one[:-1]}"] if any(shared) and not all(shared) else []
+    rest += [untested] if even else []
+    return "; ".join([f"{MARK} beyond chance {how}in a paired t-test at the 5 % level{many}", *rest]) + "."
 
 
 def _sentence(text: str) -> str:

@@ -41,7 +41,8 @@ EXPERIMENTS = {
 
 def tables(lines: Mapping[str, list[Line]]) -> str:
     return "\n".join(
-        made.by_labels(lines.get(each.name, []), ARMS, {}, f"Figure 9: {title}") for title, each in EXPERIMENTS.items()
+        made.by_labels(lines.get(each.name, []), RULES, {}, f"Figure 9: {title}", against={"debiased-refresh": "debiased"})
+        for title, each in EXPERIMENTS.items()
     )
 
 

@@ -50,7 +50,7 @@ FRESH = replace(SHARED, name="fresh", repeats=True, in_paper=False)
 
 
 def tables(lines: Mapping[str, list[Line]]) -> str:
-    return "\n".join(by_labels(found, list(SHARED.arms), {}, name) for name, found in lines.items())
+    return "\n".join(by_labels(found, SHARED.arms, {}, name) for name, found in lines.items())
 
 
 TINY = Item("tiny", "two experiments that take a second", (SHARED, FRESH), tables, lambda lines: {})

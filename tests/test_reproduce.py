@@ -83,9 +83,6 @@ def comparable(folder: Path, experiment: Experiment) -> list[object]:
 def test_every_item_is_run_and_drawn_and_not_run_again(
     item: Item, data: Path, results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    module = sys.modules[item.tables.__module__]
-    if hasattr(module, "LABELS"):  # it shows one number of labels alone
-        monkeypatch.setattr(module, "LABELS", LABELS)
     before = set((results / "figures").glob("*.svg"))
     assert reproduce(data, results, item.name, *SMALL) == 0
     for experiment in item.experiments:

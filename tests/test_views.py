@@ -19,7 +19,8 @@ from experiments import figures, lines, tables
 from experiments.captions import caption, short
 from experiments.catalogue import ITEMS
 from experiments.lines import Line, budgets
-from wdistill import FileError, StorageError, WdistillWarning, store
+from wdistill import FileError, StorageError, WdistillWarning, debiased, oracle, shuffled, store, unweighted
+from wdistill.arms import Arm, arm
 from wdistill.inspection import BLUE, INK
 from wdistill.pages.accuracies import Difference
 
@@ -56,7 +57,7 @@ def line(
 
 PAIRS = [(0.88, 0.89), (0.87, 0.885), (0.89, 0.895)]  # unweighted and debiased; gains of 1.0, 1.5 and 0.5 points
 TRIALS = [line({"unweighted": base, "debiased": best}, trial) for trial, (base, best) in enumerate(PAIRS)]
-ARMS = ("unweighted", "debiased")
+ARMS = {"unweighted": unweighted, "debiased": debiased}
 
 
 def rows(markdown: str, table: int = 0) -> dict[str, list[str]]:
@@ -170,7 +171,7 @@ def test_arms_that_were_run_one_after_the_other_are_one_trial() -> None:
         "debiased": 0.9,
     }
     assert list(some[0]["arms"]) == ["unweighted", "oracle"]  # as it was
-    cells = rows(tables.by_labels(some, [*ARMS, "oracle"], {}, "SVHN"))
+    cells = rows(tables.by_labels(some, {**ARMS, "oracle": oracle}, {}, "SVHN"))
     assert cells["oracle"] == ["80.00 (1)<br>+5.00 (1)"]
 
 
@@ -212,10 +213,10 @@ def test_final_and_chosen_stand_in_a_table_of_their_own() -> None:
 
 def test_an_arm_is_compared_over_the_trials_that_have_both() -> None:
     some = [line({"unweighted": 0.8, "debiased": None}, 0), line({"unweighted": 0.9, "debiased": 0.93}, 1)]
-    found = rows(tables.by_labels(some, [*ARMS, "oracle"], {}, "SVHN"))
+    found = rows(tables.by_labels(some, {**ARMS, "oracle": oracle}, {}, "SVHN"))
     assert found["debiased"] == ["93.00 (1)<br>+3.00 (1)"] and found["oracle"] == ["–<br>–"]
-    alone = rows(tables.by_labels([line({"debiased": float("nan"), "oracle": 0.9})], ["debiased", "oracle"], {}, "SVHN"))
-    assert alone["debiased"] == ["–"] and alone["oracle"] == ["90.00 (1)"]  # no unweighted arm, so nothing to compare to
+    alone = rows(tables.by_labels([line({"debiased": float("nan"), "oracle": 0.9})], {"oracle": oracle}, {}, "SVHN"))
+    assert alone["oracle"] == ["90.00 (1)"] and alone["debiased"] == ["–<br>–"]
 
 
 def test_every_budget_has_a_table_of_its_own() -> None:
@@ -235,23 +236,57 @@ def test_without_lines_only_the_paper_speaks() -> None:
     assert "No results yet." in tables.by_labels([], ARMS, {}, "SVHN")
 
 
-@pytest.mark.parametrize(
-    ("arm", "arms", "base"),
-    [
-        ("debiased", ["unweighted"], "unweighted"),
-        ("unweighted", ["unweighted"], None),
-        ("debiased-hard", ["unweighted", "unweighted-hard"], "unweighted-hard"),
-        ("unweighted-hard", ["unweighted", "unweighted-hard"], None),
-        ("vid", ["unweighted"], "unweighted"),
-        ("debiased-vid", ["unweighted", "vid"], "vid"),
-        ("debiased-T0.01", ["unweighted-T0.01", "unweighted-T5"], "unweighted-T0.01"),
-        ("debiased-refresh", ["unweighted", "debiased"], "debiased"),
-        ("debiased-refresh", ["unweighted"], "unweighted"),
-        ("oracle", ["debiased"], None),
-    ],
-)
-def test_baselines(arm: str, arms: list[str], base: str | None) -> None:
-    assert tables.baseline(arm, [*arms, arm]) == base
+HARD, VID = {"targets": "hard"}, {"vid": ("stages.0=stages.0",)}
+KINDS = {
+    "unweighted": unweighted,
+    "debiased": debiased,
+    "debiased-refresh": arm(debiased, refresh=1),
+    "unweighted-hard": arm(unweighted, **HARD),
+    "debiased-hard": arm(debiased, **HARD),
+    "vid": arm(unweighted, **VID),
+    "debiased-vid": arm(debiased, **VID),
+}
+OVER = {
+    "unweighted": None,
+    **dict.fromkeys(("debiased", "debiased-refresh", "unweighted-hard", "vid"), "unweighted"),
+    "debiased-hard": "unweighted-hard",
+    "debiased-vid": "vid",
+}
+
+
+def test_every_arm_is_compared_to_the_unweighted_one_trained_like_it() -> None:
+    assert tables.compared([], KINDS) == OVER
+    known = {name: each.settings if isinstance(each, Arm) else {} for name, each in KINDS.items()}
+    settings = json.loads(json.dumps({name: dict(each) for name, each in known.items()}))
+    rules = {name: "unweighted()" if name.startswith(("unweighted", "vid")) else "debiased(k=1)" for name in KINDS}
+    run = {**line(dict.fromkeys(KINDS, 0.9)), "settings": settings, "rules": rules}
+    assert tables.compared([run], {}) == OVER  # of arms that only the lines know
+    some = {name: KINDS[name] for name in ("unweighted", "vid")}
+    assert tables.compared([run], some)["debiased-vid"] == "vid"
+
+
+def test_gains_of_the_summary_are_over_the_same_arms_as_elsewhere() -> None:
+    for experiment in (each for item in ITEMS for each in item.experiments):
+        over = tables.compared([], experiment.arms)
+        assert {name: over[name] for name in tables.GAINS if name in over} == {
+            name: base for name, base in tables.GAINS.items() if name in over
+        }
+
+
+def test_an_item_may_compare_an_arm_to_another() -> None:
+    made = [line({"unweighted": 0.5, "debiased": 0.6, "debiased-refresh": 0.7})]
+    arms = {name: KINDS[name] for name in ("unweighted", "debiased", "debiased-refresh")}
+    assert rows(tables.by_labels(made, arms, {}, "SVHN"))["debiased-refresh"] == ["70.00 (1)<br>+20.00 (1)"]
+    against = tables.by_labels(made, arms, {}, "SVHN", against={"debiased-refresh": "debiased"})
+    assert rows(against)["debiased-refresh"] == ["70.00 (1)<br>+10.00 (1)"] and "<br>over debiased |" in against
+
+
+def test_numbers_of_the_paper_that_stand_beside_two_arms_are_no_difference() -> None:
+    paper = {**PAPER, "unweighted-hard": PAPER["unweighted"]}
+    found = rows(
+        tables.by_labels([], {name: KINDS[name] for name in ("unweighted", "debiased", "unweighted-hard")}, paper, "")
+    )
+    assert found["unweighted-hard"][0] == "–; paper 89.89 ± 0.09<br>–" and "paper +0.52" in found["debiased"][0]
 
 
 def test_holm_counts_the_differences_that_were_tested() -> None:
@@ -269,27 +304,96 @@ def test_only_what_survives_the_correction_is_marked() -> None:
         line({"unweighted": 0.8, "oracle": 0.8 + clear[i], "debiased": 0.8 + 1.05 * weak[i], "shuffled": 0.8 + 0.01 * i}, i)
         for i in range(3)
     ]
-    text = tables.by_labels(made, [*ARMS, "oracle", "shuffled"], {}, "SVHN")
+    text = tables.by_labels(made, {**ARMS, "oracle": oracle, "shuffled": shuffled()}, {}, "SVHN")
     assert "corrected for 3 comparisons (Holm)" in text and "corrected for 6 comparisons (Holm)" in text
     assert [name for name, cells in rows(text).items() if tables.MARK in cells[0]] == ["oracle"]
-    assert "No difference is tested" in tables.by_labels(made[:2], ARMS, {}, "SVHN")
+    assert "No difference is tested: that needs three trials." in tables.by_labels(made[:2], ARMS, {}, "SVHN")
+
+
+def test_differences_that_are_all_the_same_are_not_tested() -> None:
+    """Accuracies are counts of rows: 0.4 − 0.3 and 0.7 − 0.6 are the same, but for rounding."""
+    pairs = (0.3, 0.4), (0.6, 0.7), (0.8, 0.9)
+    assert len({best - base for base, best in pairs}) > 1
+    made = [line({"unweighted": base, "debiased": best}, trial) for trial, (base, best) in enumerate(pairs)]
+    text = tables.by_labels(made, ARMS, {}, "SVHN")
+    assert rows(text)["debiased"][0].endswith("+10.00 ± 0.00 (3)") and f"{tables.MARK} " not in text
+    assert "No difference is tested: that needs three trials, and a difference that is the same in every trial" in text
+    mixed = [{**each, "arms": each["arms"] | more["arms"]} for each, more in zip(made, _wavering(), strict=True)]
+    text = tables.by_labels(mixed, {**ARMS, "oracle": oracle}, {}, "SVHN")
+    assert "5 % level; a difference that is the same in every trial is not tested." in text
+
+
+def _wavering() -> list[Line]:
+    return [line({"oracle": best}, trial) for trial, best in enumerate((0.80, 0.82, 0.70))]
+
+
+def test_a_test_over_splits_does_not_speak_of_other_teachers() -> None:
+    fresh = [{**each, "repeat": each["trial"]} for each in TRIALS]
+    one = "over splits, for this one teacher"
+    assert f"{tables.MARK} beyond chance {one}, in a paired t-test" in tables.by_labels(TRIALS, ARMS, {}, "SVHN")
+    assert one not in tables.by_labels(fresh, ARMS, {}, "SVHN")
+    assert f"beyond chance {one}, in" in tables.summary({"svhn": TRIALS}) and one not in tables.summary({"svhn": fresh})
+    assert f"; in rows without fresh teachers, {one}." in tables.summary({"svhn": TRIALS, "other": fresh})
+
+
+def test_epochs_chosen_on_rows_that_trained_the_student_are_said_to_be() -> None:
+    def heading(recipe: str, **settings: str) -> str:
+        own = {name: {"validation_in_training": value} for name, value in settings.items()}
+        told = {"recipe": {"validation_in_training": recipe}, "settings": own}
+        (found,) = re.findall("After the last epoch.*", tables.by_labels([TRIALS[0] | told], ARMS, {}, "SVHN"))
+        return str(found).partition("validation rows")[2]
+
+    assert heading("no") == ":" == heading("half") and heading("yes") == ", which the arms were trained on too:"
+    assert heading("no", debiased="yes") == ", which debiased were trained on too:" == heading("yes", unweighted="half")
+
+
+TEMPERATURES = {0.01: 0.02, 5: -0.01}  # and the gain at each
+
+
+def at_temperatures(trial: int = 0, more: float = 0.0) -> Line:
+    gains = {at: gain + more for at, gain in TEMPERATURES.items()}
+    return line(
+        {f"{arm}-T{at:g}": 0.5 + (arm == "debiased") * gain for at, gain in gains.items() for arm in ARMS},
+        trial,
+        repeat=trial,
+    )
 
 
 def test_temperatures() -> None:
-    gains = {0.01: 0.02, 5: -0.01}
-    arms = {f"{arm}-T{at:g}": 0.5 + (arm == "debiased") * gain for at, gain in gains.items() for arm in ARMS}
     paper = {"unweighted-T5": {7500: (56.92, 0.11)}, "debiased-T5": {7500: (57.01, 0.2)}}
-    found = rows(tables.by_temperature([line(arms)], [0.01, 1, 5], paper, "temperatures"))
+    text = tables.by_temperature([at_temperatures()], [0.01, 1, 5], paper, "temperatures")
+    found, later = rows(text), rows(text, 1)
     assert found["0.01"] == ["50.00 (1)", "52.00 (1)", "+2.00 (1)"] and found["1.00"] == ["–"] * 3
     assert found["5.00"] == ["50.00 (1); paper 56.92 ± 0.11", "49.00 (1); paper 57.01 ± 0.2", "−1.00 (1); paper +0.09"]
+    assert later["0.01, final"] == ["49.00 (1)", "51.00 (1)", "+2.00 (1)"]
+    assert later["5.00, chosen"] == ["49.60 (1)", "48.60 (1)", "−1.00 (1)"] and "best" not in str(later)
 
 
-def test_the_summary_has_gains_over_unweighted_and_nothing_invented() -> None:
-    refreshed = [line({"unweighted": 0.5, "debiased": 0.6, "debiased-refresh": 0.7}, labels=10000)]
-    text = tables.summary({"svhn": TRIALS, "updating": refreshed, "empty": []})
-    first, second = rows(text)["svhn"], rows(text)["updating"]
-    assert first[2:] == ["7,500", "+1.00 ± 0.29 / +1.00 ± 0.29", "–", "–", "–", "–", "–"]
-    assert second[2:5] == ["10,000", "+10.00 / +10.00", "+20.00 / +20.00"] and "empty" not in text
+def test_the_summary_has_gains_and_nothing_invented() -> None:
+    more = {
+        "unweighted": 0.5,
+        "debiased": 0.6,
+        "unweighted-hard": 0.4,
+        "debiased-hard": 0.45,
+        "vid": 0.6,
+        "debiased-vid": 0.7,
+    }
+    text = tables.summary({"svhn": TRIALS, "more": [line(more, labels=10000)], "empty": [], "bare": [line({"oracle": 0.9})]})
+    found = rows(text)
+    assert found["experiment"][3:] == ["debiased", "debiased-hard", "vid", "debiased-vid"]
+    assert found["svhn"][2:] == ["7,500", "+1.00 ± 0.29 / +1.00 ± 0.29", "–", "–", "–"]
+    assert found["more"][2:] == ["10,000", *(f"+{gain}.00 / +{gain}.00" for gain in (10, 5, 10, 10))]
+    assert "debiased-hard over unweighted-hard; debiased-vid over vid." in text
+    assert "empty" not in text and "bare" not in text and "temperatures" not in text
+    assert tables.summary({"bare": [line({"oracle": 0.9})]}) == "No results yet.\n"
+
+
+def test_the_summary_has_one_row_for_all_temperatures() -> None:
+    text = tables.summary({"hot": [at_temperatures(0), at_temperatures(1, 0.004), at_temperatures(2, -0.001)]})
+    cells = rows(text)["hot, 2 temperatures"]
+    gains = [0.5, 0.9, 0.4]  # means over both temperatures, by trial
+    shown = f"+{np.mean(gains):.2f} ± {np.std(gains, ddof=1) / np.sqrt(3):.2f}"
+    assert cells[2:] == ["7,500", f"{shown} / {shown} (1 / 1 of 2)"] and "how many gained" in text
 
 
 def test_captions_say_the_budget_beside_the_papers() -> None:
@@ -302,6 +406,11 @@ def test_captions_say_the_budget_beside_the_papers() -> None:
         "epochs: teacher the paper's 200, student 20 of the paper's 200, arms the paper's 200, all 63,757 unlabeled rows, "
         "500 of 26,032 test rows, batch 32, teacher cnn (paper: mobilenet:width=2); 1 trial, each with a labeled set"
     )
+    where = {"processor": "Intel(R) Xeon(R) Processor @ 2.80GHz", "cores": 2, "torch": "2.13.0", "device": "cpu"}
+    assert caption([TRIALS[0] | {"environment": where}]).endswith("; commit e59509b; on Intel Xeon @ 2.80GHz")
+    fast = where | {"processor": "AMD EPYC 7763 CPU", "device": "cuda:0 (A100)"}
+    both = [each | {"environment": found} for each, found in zip(TRIALS, (where, fast, where), strict=True)]
+    assert caption(both).endswith("; on Intel Xeon @ 2.80GHz and AMD EPYC 7763 with cuda:0 (A100)")
     assert short(TRIALS) == "4 of 200 epochs, 10,000 of 63,757 unlabeled rows, 3 trials, unofficial copy"
 
 
@@ -349,8 +458,30 @@ def test_best_accuracies_stand_beside_the_papers() -> None:
     assert len(figures.best(TRIALS, ARMS, {}, "SVHN").axes) == 1
 
 
+def test_numbers_of_labels_are_evenly_spaced_and_no_line_joins_arms_that_stand_apart() -> None:
+    made = [line({"unweighted": 0.8, "debiased": 0.9}, 0, labels) for labels in (500, 1000, 17500)]
+    (panel,) = figures.best(made, ARMS, {}, "SVHN").axes
+    first, second = (container.lines[0] for container in panel.containers)
+    assert np.allclose(np.diff(first.get_xdata()), 1) and np.allclose(second.get_xdata() - first.get_xdata(), 0.35)
+    assert panel.get_xticks().tolist() == [0, 1, 2] and panel.get_xticklabels()[2].get_text() == "17,500"
+    assert first.get_linestyle() == "None" and first.get_marker() != second.get_marker()
+
+
+@pytest.mark.parametrize(("repeat", "between"), [(False, "splits"), (True, "teachers")])
+def test_figures_say_what_their_bars_are(repeat: bool, between: str) -> None:
+    made = [{**each, "repeat": each["trial"] if repeat else None} for each in TRIALS]
+    said = f"standard deviation between {between}; arms are paired"
+    titles = [
+        figures.trajectories(made, ARMS, "SVHN").get_suptitle(),
+        figures.best(made, ARMS, {}, "SVHN").get_suptitle(),
+        figures.overview([figures.Column("SVHN", made, tuple(ARMS))], "all", trajectory=False).axes[0].get_title("left"),
+    ]
+    assert all(said in " ".join(title.split()) for title in titles)
+    assert "deviation" not in figures.best(made[:1], ARMS, {}, "SVHN").get_suptitle()
+
+
 def test_panels_without_lines_say_so() -> None:
-    columns = [figures.Column("SVHN", [], ARMS, PAPER), figures.Column("CelebA", TRIALS, ARMS)]
+    columns = [figures.Column("SVHN", [], tuple(ARMS), PAPER), figures.Column("CelebA", TRIALS, tuple(ARMS))]
     panels = figures.overview(columns, "both", trajectory=True).axes
     assert len(panels) == 6
     empty = [panel for panel in panels if any("no results yet" in text.get_text() for text in panel.texts)]
@@ -374,6 +505,7 @@ def test_temperature_curves() -> None:
     ours, theirs = figures.by_temperature([line(arms)], 7500, [0.01, 1, 5], paper, "temperatures").axes
     assert [each.lines[0].get_ydata().tolist() for each in ours.containers] == [pytest.approx([50, 60]), pytest.approx([70])]
     assert [each.lines[0].get_ydata().tolist() for each in theirs.containers] == [[53.73]]
+    assert len(figures.by_temperature([line(arms)], 7500, [0.01, 1, 5], {}, "temperatures").axes) == 1
 
 
 def test_every_budget_has_a_figure_of_its_own() -> None:
@@ -403,9 +535,29 @@ def test_items_are_made_of_nothing_and_of_one_trial(item: Any) -> None:
     assert "No results yet." in item.tables({})
     item.figures({})
     some = {each.name: [line(dict.fromkeys(each.arms, 0.9), 0, each.labels[0])] for each in item.experiments}
-    some["temperature"] = [line(dict.fromkeys(each.arms, 0.9), 0, 12500) for each in item.experiments]
     assert "90.00 (1)" in item.tables(some)
     assert all(figures.rendered(figure, "svg") for figure in item.figures(some).values()) and item.figures(some)
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name)
+def test_numbers_of_labels_that_the_paper_has_not_are_shown_too(item: Any) -> None:
+    some = {each.name: [line(dict.fromkeys(each.arms, 0.9), 0, 60)] for each in item.experiments}
+    assert "No results yet" not in item.tables(some) and "90.00 (1)" in item.tables(some)
+    made = [figures.rendered(figure, "svg") for figure in item.figures(some).values()]
+    assert made and all(b"no results yet" not in each or b"the paper's" in each for each in made)
+
+
+def test_where_the_papers_number_of_labels_has_been_run_a_figure_shows_it_alone() -> None:
+    some = [line({"unweighted": 0.8, "oracle": 0.9}, 0, labels) for labels in (60, 7500, 90)]
+    made = figures.each_labels("one", some, 7500, lambda group, labels: figures.trajectories(group, ARMS, f"{labels}"))
+    assert list(made) == ["one"] and made["one"].get_suptitle().startswith("7500\n")
+    others = figures.each_labels("one", some[::2], 7500, lambda group, labels: figures.best(group, ARMS, {}, f"{labels}"))
+    assert [each.get_suptitle()[:3] for each in others.values()] == ["60\n", "90\n"] and list(others) == ["one", "one-2"]
+
+
+def test_svhn_says_that_the_papers_numbers_are_of_one_kind_of_targets() -> None:
+    (svhn,) = (item for item in ITEMS if item.name == "svhn")
+    assert "The same numbers of the paper stand beside soft and hard targets" in svhn.tables({})
 
 
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name)
