@@ -84,7 +84,7 @@ def catalogue(*items: Item) -> Any:
 
 def trials(folder: Path, experiment: str) -> list[Path]:
     """The run folders of an experiment's trials, by number."""
-    return sorted((folder / "runs" / experiment).glob("*/trial-*"), key=lambda path: path.name)
+    return sorted((folder / "runs" / experiment).glob("*-trial-*"), key=lambda path: path.name)
 
 
 def ids(trial: Path, split: str) -> list[int]:
