@@ -94,7 +94,7 @@ def ids(trial: Path, split: str) -> list[int]:
 
 
 def parameters(trial: Path, model: str) -> str:
-    """The digest of the model that a trial began with."""
+    """The digest of a model by the folder its ledger lies in: one that a trial began with, or an arm's."""
     return store.digest_file(trial / model / "parameters.safetensors")
 
 

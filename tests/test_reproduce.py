@@ -13,6 +13,7 @@ from threading import Thread
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from experiments import lines, reproducing
@@ -21,9 +22,11 @@ from experiments.lines import Line
 from experiments.protocol import Experiment, Item, Trial, full_budget_of, pretrain, shortened
 from tests.killing import timeless
 from tests.reproducing import FRESH, SHARED, TEST, TINY, catalogue, ids, make_data, parameters, reproduce, trials
-from wdistill import arm, debiased, oracle, store
+from wdistill import Evidence, arm, debiased, oracle, store, unweighted
 from wdistill.datasets import Dataset, load, save_prepared
 from wdistill.ledger import peek
+from wdistill.training import work
+from wdistill.training.stage import Stage
 
 LABELS = 6
 BUDGET = "--labels 6 --trials 1 --epochs 1 --pretraining 1 --unlabeled 2 --validation 4 --test 4 --batch-size 8 --size 32"
@@ -174,11 +177,35 @@ def test_a_line_says_what_became_of_a_trial(done: Path, data: Path) -> None:
         assert line["seed"] == line["trial"] and set(line["environment"]) == {"processor", "cores", "torch", "device"}
 
 
+def losses(trial: Path, arm: str) -> list[float]:
+    """By epoch, with all their bits: other batches, flips or initial parameters have others."""
+    return [each["loss"] for each in peek(trial / "arms" / arm).state["epochs"]]
+
+
 def test_arms_of_a_trial_begin_alike(done: Path) -> None:
     """The refresh, which comes after the first epoch, is all that tells its arm from the one without."""
-    for line in read(done):
+    for trial, line in zip(trials(done, "shared"), read(done), strict=True):
         once, refreshed = (line["arms"][name] for name in ("debiased", "debiased-refresh"))
+        assert losses(trial, "debiased")[0] == losses(trial, "debiased-refresh")[0]
         assert once["trajectory"][0] == refreshed["trajectory"][0] and once["weights"][0] == refreshed["weights"][0]
+
+
+def ones(evidence: Evidence) -> Any:
+    return np.ones(len(evidence.teacher))
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_arms_of_equal_weights_are_equal_unless_their_batches_differ(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paired: bool
+) -> None:
+    if not paired:  # each arm draws batches and flips of its own
+        monkeypatch.setattr(work, "Stage", lambda name, *others, **more: Stage(name, *others, **{**more, "order": name}))
+    alike = replace(SHARED, arms={"unweighted": unweighted, "ones": ones}, trials=1)
+    with catalogue(replace(TINY, experiments=(alike,))):
+        assert reproduce(data, tmp_path, "tiny") == 0
+    (trial,) = trials(tmp_path, "shared")
+    assert (losses(trial, "unweighted") == losses(trial, "ones")) == paired
+    assert (parameters(trial / "arms", "unweighted") == parameters(trial / "arms", "ones")) == paired
 
 
 # --------------------------------------------------------------------------------------------------------------- budget
