@@ -44,7 +44,7 @@ def bare(
     order: str,
     every: int | None = None,
 ) -> list[float]:
-    """Lines 3 to 10 of Algorithm 1 in plain PyTorch; the mean loss of every epoch."""
+    """Lines 8 to 10 of Algorithm 1 in plain PyTorch; the mean loss of every epoch."""
     optimizer = torch.optim.Adam(model.parameters(), recipe.rate)
     losses, n, temperature = [], len(inputs), recipe.temperature
     for epoch in range(recipe.epochs):
