@@ -1,7 +1,8 @@
 """Figure 7 (table) and Figure 14 (trajectories): male or female in CelebA, weights estimated once, with and without VID.
 
 Command:  wdistill reproduce celeba
-Time:     measured times are in README.md
+Time:     about 24,000 core-hours on one core of a 2.8 GHz Xeon (extrapolated by python -m experiments.times);
+          no GPU was at hand
 Expected: PAPER below. Its text also names 35,000 labels, its table does not.
 """
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from experiments.lines import Line
+from experiments.reasons import reasons
 from experiments.tables import summary
 from wdistill import store
 
-BEGIN, END = "<!-- made by `wdistill reproduce`: begin -->", "<!-- end -->"
+MADE: dict[str, Callable[[Mapping[str, Sequence[Line]]], str]] = {"results": summary, "reasons": reasons}
+BEGIN, END = "<!-- {} made by `wdistill reproduce` -->", "<!-- end -->"
 
 
 def fill(documents: Sequence[Path], lines: Mapping[str, Sequence[Line]]) -> None:
-    """Put the summary of all lines into every document that has a place for it."""
+    """Put what is made of all lines into every document that has a place for it."""
     for document in documents:
         text = document.read_text() if document.exists() else ""
         if filled(text, lines) != text:
@@ -22,6 +24,13 @@ def fill(documents: Sequence[Path], lines: Mapping[str, Sequence[Line]]) -> None
 
 
 def filled(text: str, lines: Mapping[str, Sequence[Line]]) -> str:
-    """A document with the summary of these lines in its place."""
-    block = f"{BEGIN}\n{summary({name: found for name, found in lines.items() if found})}{END}"
-    return re.sub(re.escape(BEGIN) + ".*?" + re.escape(END), lambda _: block, text, flags=re.S)
+    """A document with everything that is made of these lines in its place."""
+    known = {name: found for name, found in lines.items() if found}
+    for name, make in MADE.items():
+        if BEGIN.format(name) in text:
+            text = _put(text, BEGIN.format(name), make(known))
+    return text
+
+
+def _put(text: str, begin: str, made: str) -> str:
+    return re.sub(re.escape(begin) + ".*?" + re.escape(END), lambda _: f"{begin}\n{made}{END}", text, flags=re.S)

@@ -1,7 +1,8 @@
 """Figure 2: trajectories and best accuracies on SVHN, CIFAR-10 and CelebA, weights estimated once.
 
 Command:  wdistill reproduce figure2
-Time:     measured times are in README.md; none where `svhn`, `cifar10` and `celeba` have been run
+Time:     about 27,000 core-hours on one core of a 2.8 GHz Xeon (extrapolated by python -m experiments.times);
+          none where `svhn`, `cifar10` and `celeba` have been run; no GPU was at hand
 Expected: the numbers of Figures 4, 5 and 7
 """
 

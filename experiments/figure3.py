@@ -1,7 +1,8 @@
 """Figure 3: VID with and without our weights on CelebA; our weights, fidelity and both together on CIFAR-10.
 
 Command:  wdistill reproduce figure3
-Time:     measured times are in README.md; none where `celeba` and `fidelity` have been run
+Time:     about 25,000 core-hours on one core of a 2.8 GHz Xeon (extrapolated by python -m experiments.times);
+          none where `celeba` and `fidelity` have been run; no GPU was at hand
 Expected: the numbers of Figures 7 and 10
 """
 

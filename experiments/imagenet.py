@@ -1,7 +1,8 @@
 """Figure 8 (tables) and Figure 15 (trajectories): ImageNet with soft and with hard targets, weights estimated once.
 
 Command:  wdistill reproduce imagenet
-Time:     measured times are in README.md
+Time:     about 740,000 core-hours on one core of a 2.8 GHz Xeon (extrapolated by python -m experiments.times);
+          no GPU was at hand
 Expected: PAPER below, over 10 trials
 """
 

@@ -10,12 +10,17 @@ from typing import Any, Literal
 
 from wdistill import checks, store
 from wdistill.errors import FileError
+from wdistill.recipe import from_json, to_json
 
 Line = dict[str, Any]
 Key = tuple[int, int, int | None, str]  # number of labels, trial, repeat, budget and data as JSON
 Measure = Literal["best", "final", "chosen"]
 NEEDED = ("experiment", "labels", "trial", "repeat", "budget", "paper_budget", "data", "arms")  # by all that reads a line
 PRECISION = "float32"  # of a budget that names none
+
+NOT_LEARNT = ("device", "threads", "workers", "checkpoint_seconds", "seed", "rule")  # of a recipe: they change no result
+SAME = ("commit", "environment", "teacher", "student")  # of two lines whose arms may be compared
+BY_ARM = ("arms", "settings", "rules")
 
 
 def read(path: Path) -> list[Line]:
@@ -39,33 +44,57 @@ def append(path: Path, line: Line) -> None:
 
 
 def key(line: Line) -> Key:
-    """What tells a trial from others."""
-    return line["labels"], line["trial"], line["repeat"], json.dumps([line["budget"], line["data"]], sort_keys=True)
+    """What tells a trial from others: its number, its budget, its data and its recipe."""
+    return line["labels"], line["trial"], line["repeat"], json.dumps([line["budget"], *_learnt(line)], sort_keys=True)
 
 
 def together(lines: Iterable[Line]) -> dict[Key, Line]:
-    """One line for every trial: as it came out last, with the arms that only were run before."""
+    """One line for every trial, as it came out last, with the arms that were run before with the same models and code."""
     found: dict[Key, Line] = {}
     for line in lines:
-        before = found.get(key(line), {"arms": {}})
-        found[key(line)] = {**line, "arms": {**before["arms"], **line["arms"]}}
+        before = found.get(key(line))
+        if before is not None and all(before.get(name) == line.get(name) for name in SAME):
+            line = {**line, **{name: {**before.get(name, {}), **line[name]} for name in BY_ARM if name in line}}
+        found[key(line)] = line
     return found
 
 
 def budgets(lines: Iterable[Line]) -> list[list[Line]]:
-    """Lines that may stand in one table together, those with the most trials first.
+    """Lines that may stand in one table together, those that cost most first.
 
-    They have the same budget, the same data, and the same thing varied between trials. All unlabeled rows are one budget,
-    though their number depends on the number of labels.
+    They have the same budget, data and recipe, the same settings of every arm that both have, and the same thing varied
+    between trials. All unlabeled rows are one budget, though their number depends on the number of labels.
     """
-    groups: dict[str, list[Line]] = {}
+    groups: list[tuple[str, list[Line]]] = []
     for line in together(lines).values():
         budget, paper = line["budget"], line["paper_budget"]
         rows = "all" if paper and budget.get("unlabeled") == paper.get("unlabeled") else budget.get("unlabeled")
         varied = "split" if line["repeat"] is None else "all"
-        shared = [{**budget, "unlabeled": rows}, line["data"], varied]
-        groups.setdefault(json.dumps(shared, sort_keys=True), []).append(line)
-    return sorted(groups.values(), key=lambda group: (-len(group), -_rows_seen(group[0])))
+        shared = json.dumps([{**budget, "unlabeled": rows}, *_learnt(line), varied], sort_keys=True)
+        mine = [group for name, group in groups if name == shared and all(same_arms(line, other) for other in group)]
+        if mine:
+            mine[0].append(line)
+        else:
+            groups.append((shared, [line]))
+    return sorted((group for _, group in groups), key=lambda group: (-_rows_seen(group[0]), -len(group)))
+
+
+def same_arms(line: Line, other: Line) -> bool:
+    """Whether the arms that two lines share have the same settings."""
+    ours, theirs = (each.get("settings", {}) for each in (line, other))
+    return all(_plain(ours[name]) == _plain(theirs[name]) for name in ours if name in theirs)
+
+
+def _learnt(line: Line) -> list[Any]:
+    """Data and recipe, as far as they decide what is learnt; what an older line does not say has its default."""
+    data = {name: value for name, value in line["data"].items() if name != "sha256"}
+    recipe = to_json(from_json(line.get("recipe", {}))) if line.get("recipe") else {}
+    return [data, {name: value for name, value in recipe.items() if name not in NOT_LEARNT}]
+
+
+def _plain(settings: Any) -> Any:
+    """As JSON gives it back."""
+    return json.loads(json.dumps(settings))
 
 
 def labels_of(group: Iterable[Line]) -> list[int]:

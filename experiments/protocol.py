@@ -7,9 +7,9 @@ they were stopped.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,10 @@ from torch import nn
 
 from experiments.lines import PRECISION, Line
 from wdistill import Data, Outcome, Recipe, Training, distill, margin
-from wdistill.arms import arms_of
+from wdistill.arms import Arm, arms_of
 from wdistill.datasets import DATASETS, Dataset, Rows, load, splits
 from wdistill.distillation import device_for
+from wdistill.environment import commit_of
 from wdistill.ledger import Ledger
 from wdistill.recipe import to_json
 from wdistill.signals import stopping
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BINS = 20  # of the teacher's margin
+LEARNING = (  # settings of the recipe that the training of a teacher or a student looks at
+    *("batch_size", "optimizer", "rate", "momentum", "weight_decay", "decayed", "schedule", "augmentation", "precision"),
+    "seed",
+)
 
 
 @dataclass(frozen=True)
@@ -89,12 +94,37 @@ class Trial:
         return self.number if self.experiment.repeats else None
 
     @property
+    def dataset(self) -> Dataset:
+        return load(self.experiment.dataset, self.root, self.experiment.size)
+
+    def recipe(self, which: str) -> Recipe:
+        """Of the teacher's, the student's or the arms' training."""
+        seed = self.number if which == "arms" else self.repeat or 0
+        changes = self.experiment.teacher_changes if which == "teacher" else {}
+        return replace(self.experiment.recipe, seed=seed, **changes)
+
+    def model_folder(self, which: str) -> Path:
+        """Of the teacher or the pretrained student: the same for all trials and experiments that train the same."""
+        recipe, network = to_json(self.recipe(which)), getattr(self.experiment, which)
+        told = [self.dataset.sha256, network, recipe[f"{which}_epochs"], *(recipe[name] for name in LEARNING)]
+        shared = "shared" if self.repeat is None else self.repeat
+        return self.runs / "models" / f"{which}-{self.experiment.dataset}-{self.labels}-{shared}-{_short(told)}"
+
+    @property
     def folder(self) -> Path:
-        """Of the models that its trials share; another budget has another."""
-        told = [self.experiment.dataset, self.experiment.size, self.experiment.test, to_json(self.experiment.recipe)]
-        told += [self.experiment.teacher, self.experiment.student, dict(self.experiment.teacher_changes)]
-        name = f"{self.labels}-{'shared' if self.repeat is None else self.repeat}-{digest(repr(told).encode())[:8]}"
-        return self.runs / self.experiment.name / name
+        """Of the run: another experiment, budget, recipe or arm has another."""
+        told: list[Any] = [to_json(self.recipe("arms")), {name: str(each) for name, each in self.arms.items()}]
+        told += [self.experiment.validation, self.experiment.unlabeled, self.experiment.test]
+        told += [self.model_folder(which).name for which in ("teacher", "student")]
+        return self.runs / self.experiment.name / f"{self.labels}-trial-{self.number}-{_short(told)}"
+
+    @property
+    def arms(self) -> dict[str, Arm]:
+        return arms_of(dict(self.experiment.arms), self.experiment.recipe)
+
+
+def _short(told: Any) -> str:
+    return digest(repr(told).encode())[:12]
 
 
 def shortened(experiment: Experiment, epochs: int | None = None, pretraining: int | None = None, **sizes: Any) -> Experiment:
@@ -147,26 +177,18 @@ def _budget(experiment: Experiment, labels: int, rows: tuple[int, int], shape: t
 
 def pretrain(trial: Trial, which: str) -> nn.Module:
     """Line 1 of Algorithm 1: the teacher or the student, trained on the labeled rows; as stored where that is done."""
-    experiment, dataset = trial.experiment, dataset_of(trial.experiment, trial.root)
-    recipe = replace(experiment.recipe, seed=trial.repeat or 0)
-    if which == "teacher":
-        recipe = replace(recipe, **experiment.teacher_changes)
+    dataset, recipe, folder = trial.dataset, trial.recipe(which), trial.model_folder(which)
     device = device_for(recipe.device)
-    model = _network(experiment.teacher if which == "teacher" else experiment.student, dataset, recipe.seed, which).to(
-        device
-    )
-    rows = rows_of(trial, dataset)["labeled"]
-    given = {"labeled": _data(dataset.train, rows), "test": _test(experiment, dataset)}
-    checked = {name: split_of(name, each, labels=True, folder=trial.folder) for name, each in given.items()}
-    labeled, test = (on_device(each, device) for each in checked.values())
+    model = _network(getattr(trial.experiment, which), dataset, recipe.seed, which).to(device)
+    given = _data(dataset.train, rows_of(trial, dataset)["labeled"])
+    labeled = on_device(split_of("labeled", given, labels=True, folder=folder), device)
     assert labeled.labels is not None
     examples = Examples(labeled.inputs, labeled.labels, torch.ones(len(labeled)), labeled.ids)
     epochs = recipe.teacher_epochs if which == "teacher" else recipe.student_epochs
-    stage = Stage(which, trial.folder / which, examples, epochs, order=which)
-    make_folder(stage.folder, parents=True)
-    with waiting_for(stage.folder), stopping() as stop, display() as say, threads(recipe.threads):
+    make_folder(folder, parents=True)
+    with waiting_for(folder), stopping() as stop, display() as say, threads(recipe.threads):
         try:
-            run_stage(stage, model, recipe, {"test": test}, Watch(stop, say))
+            run_stage(Stage(which, folder, examples, epochs, order=which), model, recipe, {}, Watch(stop, say))
         except StoppedError:
             if stop():
                 stop.leave()
@@ -176,34 +198,47 @@ def pretrain(trial: Trial, which: str) -> nn.Module:
 
 def run_trial(trial: Trial) -> Line:
     """Step (iii) of §3.1: deal out, label, weigh, train every arm; the line says all that became of it."""
-    started = time.monotonic()
-    experiment, dataset = trial.experiment, dataset_of(trial.experiment, trial.root)
+    experiment, dataset, recipe = trial.experiment, trial.dataset, trial.recipe("arms")
     teacher, student = pretrain(trial, "teacher"), pretrain(trial, "student")
     rows = rows_of(trial, dataset)
     parts = {name: _data(dataset.train, part) for name, part in rows.items()} | {"test": _test(experiment, dataset)}
-    recipe = replace(experiment.recipe, teacher_epochs=0, student_epochs=0, seed=trial.number)
-    arms = digest(" ".join(experiment.arms).encode())[:4]
-    folder = trial.folder / f"trial-{trial.number}-{experiment.validation}-{len(rows['unlabeled'])}-{arms}"
-    report = distill(teacher.cpu(), student.cpu(), **parts, rule=dict(experiment.arms), recipe=recipe, run=folder)
-    outcome, labels = report.outcome, dataset.train.labels[rows["unlabeled"]]
+    trained = replace(recipe, teacher_epochs=0, student_epochs=0)
+    report = distill(teacher.cpu(), student.cpu(), **parts, rule=dict(experiment.arms), recipe=trained, run=trial.folder)
+    outcome, models = report.outcome, [Ledger(trial.model_folder(which)) for which in ("teacher", "student")]
+    spent = [*outcome.seconds.values(), *(sum(each.state["seconds"].values()) for each in models)]
     return {
-        "experiment": experiment.name,
-        "labels": trial.labels,
-        "trial": trial.number,
-        "repeat": trial.repeat,
-        "budget": budget_of(experiment, trial.labels, dataset),
+        **identity_of(trial, dataset),
         "paper_budget": full_budget_of(trial.paper, trial.labels) if experiment.in_paper else None,
-        "data": dataset.described,
         **_accuracies(outcome),
-        "margins": _margins(folder, labels),
+        "margins": _margins(trial.folder, dataset.train.labels[rows["unlabeled"]]),
         "arms": {name: _arm(each) for name, each in outcome.arms.items()},
-        "settings": {name: dict(each.settings) for name, each in arms_of(dict(experiment.arms), recipe).items()},
-        "recipe": to_json(experiment.recipe),
+        "teacher_changes": dict(experiment.teacher_changes),
         "seed": trial.number,
         "warnings": list(outcome.warnings),
         **_where(outcome),
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": round(sum(spent), 1),
     }
+
+
+def identity_of(trial: Trial, dataset: Dataset) -> Line:
+    """The part of a line that is known before the trial is run."""
+    return {
+        "experiment": trial.experiment.name,
+        "labels": trial.labels,
+        "trial": trial.number,
+        "repeat": trial.repeat,
+        "budget": budget_of(trial.experiment, trial.labels, dataset),
+        "data": dataset.described,
+        "recipe": to_json(replace(trial.recipe("arms"), rule=tuple(trial.experiment.arms))),
+        "settings": {name: dict(each.settings) for name, each in trial.arms.items()},
+        "rules": {name: str(each.rule) for name, each in trial.arms.items()},
+    }
+
+
+@cache
+def commit() -> str:
+    """Of the checkout that these experiments are in, when it was first asked for: code that is loaded does not change."""
+    return commit_of(Path(__file__).parent)
 
 
 def rows_of(trial: Trial, dataset: Dataset) -> dict[str, np.ndarray[Any, Any]]:
@@ -212,12 +247,8 @@ def rows_of(trial: Trial, dataset: Dataset) -> dict[str, np.ndarray[Any, Any]]:
     return splits(len(dataset.train), *sizes, trial=trial.number, repeat=trial.repeat)
 
 
-def dataset_of(experiment: Experiment, root: Path | None) -> Dataset:
-    return load(experiment.dataset, root, experiment.size)
-
-
-def is_pretrained(trial: Trial) -> bool:
-    return all(Ledger(trial.folder / which).state.get("finished") for which in ("teacher", "student"))
+def is_pretrained(trial: Trial, which: str) -> bool:
+    return bool(Ledger(trial.model_folder(which)).state.get("finished"))
 
 
 def _network(spec: str, dataset: Dataset, seed: int, which: str) -> nn.Module:
@@ -282,8 +313,5 @@ def _arm(training: Training) -> dict[str, Any]:
 
 
 def _where(outcome: Outcome) -> dict[str, Any]:
-    found = dict(outcome.environment)
-    return {
-        "commit": found.pop("commit"),
-        "environment": {name: found[name] for name in ("processor", "cores", "torch", "device")},
-    }
+    found = outcome.environment
+    return {"commit": commit(), "environment": {name: found[name] for name in ("processor", "cores", "torch", "device")}}

@@ -13,11 +13,12 @@ from experiments.catalogue import ITEMS
 from experiments.documents import fill
 from experiments.figures import rendered
 from experiments.lines import PRECISION, Line
-from experiments.protocol import Experiment, Item, Trial, budget_of, dataset_of, full_budget_of, rows_of, shortened
+from experiments.protocol import Experiment, Item, Trial, budget_of, full_budget_of, identity_of, rows_of, shortened
 from experiments.running import run
 from wdistill import store
 from wdistill.errors import ConfigError
 from wdistill.pages.words import count
+from wdistill.recipe import to_json
 
 HERE = Path(__file__).resolve().parent  # the results of the repository, which its documents show
 
@@ -65,7 +66,10 @@ def reproduce(
     trials.sort(key=lambda trial: trial.number)
     missing = [trial for trial in trials if not is_done(trial, lines.read(path_of(trial.experiment, folder)))]
     for trial in missing:
-        rows_of(trial, dataset_of(trial.experiment, trial.root))  # what does not fit is an error now, not hours later
+        rows_of(trial, trial.dataset)  # what does not fit is an error now, not hours later
+    for each in experiments:
+        if "size" in budget and each.size is None:
+            print(f"{each.name}: size is left out, its images have one of their own", file=sys.stderr)
     for text in dict.fromkeys(text for trial in missing for text in differences(trial)):
         print(text, file=sys.stderr)
     store.make_folder(folder / "results", parents=True)
@@ -93,29 +97,28 @@ def trials_of(experiment: Experiment, budget: Mapping[str, Any], root: Path | No
 
 
 def is_done(trial: Trial, known: Iterable[Line]) -> bool:
-    """Whether there are lines of the same trial on the same budget and data that have all its arms."""
-    dataset = dataset_of(trial.experiment, trial.root)
-    wanted = {"labels": trial.labels, "trial": trial.number, "repeat": trial.repeat, "data": dataset.described}
-    wanted["budget"] = budget_of(trial.experiment, trial.labels, dataset)
+    """Whether there are lines of the same trial on the same budget, data and recipe that have all its arms."""
+    wanted = identity_of(trial, trial.dataset)
     line = lines.together(known).get(lines.key(wanted))
-    return line is not None and set(trial.experiment.arms) <= set(line["arms"])
+    return line is not None and set(trial.experiment.arms) <= set(line["arms"]) and lines.same_arms(wanted, line)
 
 
 def is_full(experiment: Experiment, line: Line) -> bool:
     """Whether a line is one of those that the experiment asks for, with nothing shortened."""
-    full = full_budget_of(experiment, line["labels"])
-    return line["labels"] in experiment.labels and line["budget"] == full and set(experiment.arms) <= set(line["arms"])
+    full = {**line, "budget": full_budget_of(experiment, line["labels"]), "recipe": to_json(experiment.recipe)}
+    known = line["labels"] in experiment.labels and set(experiment.arms) <= set(line["arms"])
+    return known and lines.key(line) == lines.key(full)
 
 
 def differences(trial: Trial) -> list[str]:
     """Where a trial falls short of the full protocol, in words."""
-    dataset, name = dataset_of(trial.experiment, trial.root), trial.experiment.name
+    dataset, name = trial.dataset, trial.experiment.name
     unsaid = {"precision": PRECISION}
     full = unsaid | full_budget_of(trial.paper, trial.labels)
     short = unsaid | budget_of(trial.experiment, trial.labels, dataset)
     told = [f"{name}: {part} {short[part]} instead of {full[part]}" for part in full if full[part] != short[part]]
     if any(short[part] != full[part] for part in ("teacher_epochs", "student_epochs", "epochs")):
-        told.append(f"{name}: the schedule of the learning rate is shortened in proportion to the epochs")
+        told.append(f"{name}: the schedule of the learning rate goes with the number of epochs")
     if not dataset.official:
         told.append(f"{name}: the data are not from the official files: {dataset.source}")
     return told

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import redirect_stderr
 from multiprocessing import get_context
 from pathlib import Path
@@ -14,12 +15,14 @@ from typing import Any
 
 from experiments import lines
 from experiments.lines import Line
-from experiments.protocol import Trial, is_pretrained, pretrain, run_trial
+from experiments.protocol import Trial, commit, is_pretrained, pretrain, run_trial
+from wdistill.errors import UnfinishedError
 from wdistill.signals import die_with_parent
 
 
 def run(trials: Sequence[Trial], results: Path, workers: int) -> None:
     """All trials; their lines are appended to the file of their experiment in the folder `results`."""
+    commit()
     started, count = time.monotonic(), 0
 
     def keep(trial: Trial, line: Line) -> None:
@@ -34,9 +37,17 @@ def run(trials: Sequence[Trial], results: Path, workers: int) -> None:
         for trial in trials:
             keep(trial, run_trial(trial))
         return
-    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=die_with_parent) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin) as pool:
         try:
-            _side_by_side(pool, trials, keep)
+            _side_by_side(pool, workers, trials, keep)
+        except BrokenProcessPool as error:
+            raise UnfinishedError(
+                "a process that ran a trial died",
+                where=f"{workers} processes",
+                found="no word of why: memory may have been short",
+                expected="processes that live until their work is done",
+                remedy="run again to go on, with fewer workers if memory was short",
+            ) from error
         except BaseException:  # Ctrl-C too: what is committed stays
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list((getattr(pool, "_processes", None) or {}).values()):
@@ -44,28 +55,45 @@ def run(trials: Sequence[Trial], results: Path, workers: int) -> None:
             raise
 
 
-def _side_by_side(pool: ProcessPoolExecutor, trials: Sequence[Trial], keep: Callable[[Trial, Line], None]) -> None:
-    """Models that several trials share are trained first, each once; a trial begins as soon as its own are there."""
-    waiting: dict[Path, list[Trial]] = {}
-    for trial in trials:
-        waiting.setdefault(trial.folder, []).append(trial)
-    models: dict[Future[None], Path] = {}
-    running: dict[Future[Line], Trial] = {}
-    for folder, group in list(waiting.items()):
-        if is_pretrained(group[0]):
-            running |= {pool.submit(_quiet_trial, trial): trial for trial in waiting.pop(folder)}
-        else:
-            models |= {pool.submit(_quiet_pretrain, group[0], which): folder for which in ("teacher", "student")}
-    while models or running:
-        futures: list[Future[Any]] = [*models, *running]
-        for future in wait(futures, return_when=FIRST_COMPLETED).done:
-            if future in running:
-                keep(running.pop(future), future.result())
-                continue
-            future.result()
-            folder = models.pop(future)
-            if folder not in models.values():
-                running |= {pool.submit(_quiet_trial, trial): trial for trial in waiting.pop(folder)}
+def _side_by_side(
+    pool: ProcessPoolExecutor, workers: int, trials: Sequence[Trial], keep: Callable[[Trial, Line], None]
+) -> None:
+    """As many jobs as there are workers: the first trial whose models are there, else the first model that is not."""
+    waiting = list(trials)
+    jobs: dict[Future[Any], Trial | Path] = {}
+    while waiting or jobs:
+        busy = {job for job in jobs.values() if isinstance(job, Path)}
+        while len(jobs) < workers and (job := _next(waiting, busy)) is not None:
+            trial, which = job
+            if which is None:
+                waiting.remove(trial)
+                jobs[pool.submit(_quiet_trial, trial)] = trial
+            else:
+                busy.add(trial.model_folder(which))
+                jobs[pool.submit(_quiet_pretrain, trial, which)] = trial.model_folder(which)
+        for future in wait(jobs, return_when=FIRST_COMPLETED).done:
+            found, done = future.result(), jobs.pop(future)
+            if isinstance(done, Trial):
+                keep(done, found)
+            else:
+                print(f"{done.name}: trained", file=sys.stderr, flush=True)
+
+
+def _next(waiting: Sequence[Trial], busy: Collection[Path]) -> tuple[Trial, str | None] | None:
+    """What to begin: a trial, or the model that it waits for; nothing where all that is left is being trained."""
+    models: list[tuple[Trial, str]] = []
+    for trial in waiting:
+        missing = [which for which in ("teacher", "student") if not is_pretrained(trial, which)]
+        if not missing:
+            return trial, None
+        models += [(trial, which) for which in missing if trial.model_folder(which) not in busy]
+    return models[0] if models else None
+
+
+def _begin() -> None:
+    """In a new process, before its first job."""
+    die_with_parent()
+    commit()
 
 
 def _quiet_trial(trial: Trial) -> Line:

@@ -1,7 +1,8 @@
 """Figure 4 (table) and Figure 11 (trajectories): SVHN, weights estimated once.
 
 Command:  wdistill reproduce svhn
-Time:     measured times are in README.md
+Time:     about 2,000 core-hours on one core of a 2.8 GHz Xeon (extrapolated by python -m experiments.times);
+          no GPU was at hand
 Expected: PAPER below. §3 speaks of soft labels, the caption of Figure 11 of hard ones, so the paper's numbers stand beside
           both. Its text also names 20,000 labels, its table does not.
 """

@@ -1,7 +1,8 @@
 """Figure 9: weights estimated once against weights estimated after every epoch, on CelebA, CIFAR-10 and CIFAR-100.
 
 Command:  wdistill reproduce updating
-Time:     measured times are in README.md
+Time:     about 13,000 core-hours on one core of a 2.8 GHz Xeon (extrapolated by python -m experiments.times);
+          no GPU was at hand
 Expected: curves without numbers: updating is better on CelebA and CIFAR-10, no different on CIFAR-100
 """
 

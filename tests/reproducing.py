@@ -84,7 +84,7 @@ def catalogue(*items: Item) -> Any:
 
 def trials(folder: Path, experiment: str) -> list[Path]:
     """The run folders of an experiment's trials, by number."""
-    return sorted((folder / "runs" / experiment).glob("*/trial-*"), key=lambda path: path.name)
+    return sorted((folder / "runs" / experiment).glob("*-trial-*"), key=lambda path: path.name)
 
 
 def ids(trial: Path, split: str) -> list[int]:
@@ -94,7 +94,7 @@ def ids(trial: Path, split: str) -> list[int]:
 
 
 def parameters(trial: Path, model: str) -> str:
-    """The digest of the model that a trial began with."""
+    """The digest of a model by the folder its ledger lies in: one that a trial began with, or an arm's."""
     return store.digest_file(trial / model / "parameters.safetensors")
 
 

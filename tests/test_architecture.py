@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -167,6 +168,14 @@ def test_links_in_the_documents_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#]+)", document.read_text()):
             if not target.startswith("http"):
                 assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_every_name_beside_an_equation_is_there() -> None:
+    names = set(re.findall(r"`((?:training\.)?[a-z_]+)\.([A-Z]\w*\.)?(\w+)`", (ROOT / "docs" / "equations.md").read_text()))
+    assert len(names) > 20
+    for module, owner, name in names:
+        found = importlib.import_module(f"wdistill.{module}")
+        assert hasattr(getattr(found, owner.rstrip(".")) if owner else found, name), f"{module}.{owner}{name}"
 
 
 def test_the_python_in_the_readme_runs(tmp_path: Path) -> None:

@@ -573,7 +573,7 @@ def test_the_command_prepares_once(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "UNOFFICIAL" in said
     place = tmp_path / "celeba" / "prepared-16"
     stamps = {path: path.stat().st_mtime_ns for path in place.iterdir()}
-    assert cli.main(words) == 0 and "nothing has changed" in capsys.readouterr().out
+    assert cli.main(words) == 0 and f"celeba: was prepared before: {place}" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in place.iterdir()} == stamps
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from experiments.catalogue import ITEMS
-from experiments.documents import BEGIN, END, filled
+from experiments.documents import BEGIN, END, MADE, filled
+from experiments.lines import Line
 from experiments.protocol import Item
+from experiments.reasons import reasons
 from experiments.reproducing import HERE, read_lines
 
 DOCUMENTS = (HERE / "README.md", HERE.parent / "README.md")
@@ -19,7 +21,7 @@ REMEDY = "run: wdistill reproduce all --trials 0"
 def test_the_results_in_a_document_are_those_of_the_lines(document: Path) -> None:
     lines = {name: each for item in ITEMS for name, each in read_lines(item, HERE).items()}
     text = document.read_text()
-    assert BEGIN in text and END in text
+    assert BEGIN.format("results") in text and END in text
     assert filled(text, lines) == text, REMEDY
 
 
@@ -34,8 +36,20 @@ def test_the_tables_in_the_repository_are_those_of_the_lines(item: Item) -> None
     assert not missing, REMEDY
 
 
-def test_a_place_for_results_is_filled_and_nothing_else_is_touched() -> None:
-    before = f"one\n{BEGIN}\nold\n{END}\ntwo\n"
+@pytest.mark.parametrize("name", MADE)
+def test_a_place_is_filled_and_nothing_else_is_touched(name: str) -> None:
+    before = f"one\n{BEGIN.format(name)}\nold\n{END}\ntwo\n"
     after = filled(before, {})
     assert after.startswith("one\n") and after.endswith(f"{END}\ntwo\n") and "old" not in after
     assert filled(after, {}) == after and filled("no place", {}) == "no place"
+
+
+def test_reasons_are_the_mean_weights_of_wrong_and_right_rows() -> None:
+    def line(trial: int, wrong: float, right: float) -> Line:
+        weights = [{"after": 0, "wrong": 1.0, "right": 1.0}, {"after": 3, "wrong": wrong, "right": right}]
+        arms = {"unweighted": {}, "debiased": {"weights": weights}}
+        known = {"experiment": "x", "labels": 1500, "trial": trial, "repeat": None, "budget": {}, "paper_budget": None}
+        return {**known, "data": {}, "arms": arms, "teacher": {"unlabeled": 0.9 - trial / 10}}
+
+    text = reasons({"x": [line(0, 0.5, 0.9), line(1, 0.7, 1.0)]})
+    assert "| x | 1,500 | 15.0 % | 0.600 / 0.950 | – | – | – |" in text

@@ -13,6 +13,7 @@ from threading import Thread
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from experiments import lines, reproducing
@@ -21,9 +22,11 @@ from experiments.lines import Line
 from experiments.protocol import Experiment, Item, Trial, full_budget_of, pretrain, shortened
 from tests.killing import timeless
 from tests.reproducing import FRESH, SHARED, TEST, TINY, catalogue, ids, make_data, parameters, reproduce, trials
-from wdistill import store
+from wdistill import Evidence, arm, debiased, oracle, store, unweighted
 from wdistill.datasets import Dataset, load, save_prepared
 from wdistill.ledger import peek
+from wdistill.training import work
+from wdistill.training.stage import Stage
 
 LABELS = 6
 BUDGET = "--labels 6 --trials 1 --epochs 1 --pretraining 1 --unlabeled 2 --validation 4 --test 4 --batch-size 8 --size 32"
@@ -132,7 +135,8 @@ def test_trials_share_models_and_labels_and_are_dealt_another_split(done: Path) 
     assert ids(first, "labeled") == ids(second, "labeled") == list(range(12))
     assert all(ids(first, split) != ids(second, split) for split in ("validation", "unlabeled"))
     assert all(parameters(first, model) == parameters(second, model) for model in ("teacher", "student"))
-    assert parameters(first, "teacher") == parameters(first.parent, "teacher")
+    (stored,) = (done / "runs" / "models").glob("teacher-*-shared-*")
+    assert store.digest_file(stored / "parameters.safetensors") == parameters(first, "teacher")
     assert [line["repeat"] for line in read(done)] == [None, None]
 
 
@@ -155,24 +159,50 @@ def test_a_line_says_what_became_of_a_trial(done: Path, data: Path) -> None:
         counts = line["margins"]["right"] + line["margins"]["wrong"]
         assert len(counts) == 40 and sum(counts) == 8
         assert sum(line["margins"]["right"]) / 8 == pytest.approx(line["teacher"]["unlabeled"], abs=1e-5)
-        for name, arm in line["arms"].items():
+        for name, found in line["arms"].items():
             assert (
-                arm["best"] == max(arm["trajectory"])
-                and arm["final"] == arm["trajectory"][-1]
-                and len(arm["trajectory"]) == 2
+                found["best"] == max(found["trajectory"])
+                and found["final"] == found["trajectory"][-1]
+                and len(found["trajectory"]) == 2
             )
-            assert arm["chosen"] in arm["trajectory"] and all(isinstance(each, number) for each in arm["seconds"].values())
-            assert [each["after"] for each in arm["weights"]] == ([0, 1] if name == "debiased-refresh" else [0])
+            assert found["chosen"] in found["trajectory"] and all(
+                isinstance(each, number) for each in found["seconds"].values()
+            )
+            assert [each["after"] for each in found["weights"]] == ([0, 1] if name == "debiased-refresh" else [0])
         assert line["arms"]["unweighted"]["weights"][0]["mean"] == 1
         assert set(line["settings"]) == set(line["arms"]) and line["recipe"]["epochs"] == 2 and line["seconds"] >= 0
         assert line["seed"] == line["trial"] and set(line["environment"]) == {"processor", "cores", "torch", "device"}
 
 
+def losses(trial: Path, arm: str) -> list[float]:
+    """By epoch, with all their bits: other batches, flips or initial parameters have others."""
+    return [each["loss"] for each in peek(trial / "arms" / arm).state["epochs"]]
+
+
 def test_arms_of_a_trial_begin_alike(done: Path) -> None:
     """The refresh, which comes after the first epoch, is all that tells its arm from the one without."""
-    for line in read(done):
+    for trial, line in zip(trials(done, "shared"), read(done), strict=True):
         once, refreshed = (line["arms"][name] for name in ("debiased", "debiased-refresh"))
+        assert losses(trial, "debiased")[0] == losses(trial, "debiased-refresh")[0]
         assert once["trajectory"][0] == refreshed["trajectory"][0] and once["weights"][0] == refreshed["weights"][0]
+
+
+def ones(evidence: Evidence) -> Any:
+    return np.ones(len(evidence.teacher))
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_arms_of_equal_weights_are_equal_unless_their_batches_differ(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paired: bool
+) -> None:
+    if not paired:  # each arm draws batches and flips of its own
+        monkeypatch.setattr(work, "Stage", lambda name, *others, **more: Stage(name, *others, **{**more, "order": name}))
+    alike = replace(SHARED, arms={"unweighted": unweighted, "ones": ones}, trials=1)
+    with catalogue(replace(TINY, experiments=(alike,))):
+        assert reproduce(data, tmp_path, "tiny") == 0
+    (trial,) = trials(tmp_path, "shared")
+    assert (losses(trial, "unweighted") == losses(trial, "ones")) == paired
+    assert (parameters(trial / "arms", "unweighted") == parameters(trial / "arms", "ones")) == paired
 
 
 # --------------------------------------------------------------------------------------------------------------- budget
@@ -207,7 +237,7 @@ def test_a_size_is_for_images_that_have_none_of_their_own() -> None:
 
 
 CELEBA = replace(SHARED, dataset="celeba", size=64, validation=8, unlabeled=None, test=None)
-SCHEDULE = "the schedule of the learning rate is shortened in proportion to the epochs"
+SCHEDULE = "the schedule of the learning rate goes with the number of epochs"
 NAMED: list[tuple[dict[str, Any], list[str]]] = [
     (
         {"epochs": 4},
@@ -229,7 +259,7 @@ def test_nothing_is_changed_in_silence(
 ) -> None:
     """Beside the data, which have fewer rows than the published ones and say so, just what was changed is named."""
     kept = load("celeba", data, 32)
-    monkeypatch.setattr(reproducing, "dataset_of", lambda experiment, root: resized(kept, experiment.size))
+    monkeypatch.setattr(Trial, "dataset", property(lambda trial: resized(kept, trial.experiment.size)))
 
     def found(budget: dict[str, Any]) -> list[str]:
         trial, *_ = reproducing.trials_of(CELEBA, budget, data, tmp_path)
@@ -263,7 +293,7 @@ def test_what_is_shortened_is_said(
     assert "4 trials to run, 0 run before" in told
 
 
-@pytest.mark.parametrize("changed", ["precision", "data", "arms", "labels", "trial"])
+@pytest.mark.parametrize("changed", ["precision", "data", "arms", "labels", "trial", "recipe", "settings"])
 def test_a_line_of_something_else_is_not_this_trial(
     done: Path, data: Path, tmp_path: Path, changed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,7 +301,9 @@ def test_a_line_of_something_else_is_not_this_trial(
     assert reproducing.is_done(trial, read(done)) and not reproducing.is_done(trial, [])
     others = {
         "precision": replace(trial, experiment=shortened(SHARED, precision="bfloat16")),
-        "arms": replace(trial, experiment=replace(SHARED, arms={**SHARED.arms, "oracle": None})),
+        "arms": replace(trial, experiment=replace(SHARED, arms={**SHARED.arms, "oracle": oracle})),
+        "recipe": replace(trial, experiment=replace(SHARED, recipe=replace(SHARED.recipe, rate=0.1))),
+        "settings": replace(trial, experiment=replace(SHARED, arms={**SHARED.arms, "debiased": arm(debiased, refresh=1)})),
         "labels": replace(trial, labels=11),
         "trial": replace(trial, number=2),
         "data": replace(trial, root=tmp_path),
@@ -320,13 +352,15 @@ def test_who_finds_its_models_in_training_waits_for_them(data: Path, done: Path,
     trial, *_ = reproducing.trials_of(SHARED, {}, data, tmp_path)
     found: list[Any] = []
     waiting = Thread(target=lambda: found.append(pretrain(trial, "student")))
-    store.make_folder(trial.folder, parents=True)
-    with store.waiting_for(trial.folder / "student"):  # as another process that is training it
+    folder = trial.model_folder("student")
+    store.make_folder(folder, parents=True)
+    with store.waiting_for(folder):  # as another process that is training it
         waiting.start()
         waiting.join(0.5)
-        assert waiting.is_alive() and not (trial.folder / "student" / "parameters.safetensors").exists()
+        assert waiting.is_alive() and not (folder / "parameters.safetensors").exists()
     waiting.join()
-    assert len(found) == 1 and parameters(trial.folder, "student") == parameters(trials(done, "shared")[0], "student")
+    first = trials(done, "shared")[0]
+    assert len(found) == 1 and store.digest_file(folder / "parameters.safetensors") == parameters(first, "student")
 
 
 def test_more_trials_are_added_to_those_there_are(

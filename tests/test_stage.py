@@ -44,7 +44,7 @@ def bare(
     order: str,
     every: int | None = None,
 ) -> list[float]:
-    """Line 3 to 14 of Algorithm 1 in plain PyTorch; the mean loss of every epoch."""
+    """Lines 8 to 10 of Algorithm 1 in plain PyTorch; the mean loss of every epoch."""
     optimizer = torch.optim.Adam(model.parameters(), recipe.rate)
     losses, n, temperature = [], len(inputs), recipe.temperature
     for epoch in range(recipe.epochs):
@@ -149,11 +149,12 @@ def test_kernels_are_the_weights_of_convolutions(model: Any, kernels: list[str] 
     wanted = [name for name, each in parameters.items() if each.ndim == 4] if kernels is None else kernels
     names = {id(each): name for name, each in parameters.items()}
     last = list(parameters.values())[-1].requires_grad_(False)
-    found = make_optimizer(network, replace(RECIPE, optimizer=optimizer, weight_decay=0.1, decayed="kernels")).param_groups
+    recipe = replace(RECIPE, optimizer=optimizer, weight_decay=0.1, decayed="kernels")
+    found = make_optimizer(network, nn.Module(), recipe).param_groups
     assert [group["weight_decay"] for group in found] == [0.1, 0.0]
     decaying, others = ({names[id(each)] for each in group["params"]} for group in found)
     assert decaying == {*wanted} - {names[id(last)]} and decaying | others == {*parameters} - {names[id(last)]}
-    whole = make_optimizer(network, replace(RECIPE, optimizer=optimizer, weight_decay=0.1)).param_groups
+    whole = make_optimizer(network, nn.Module(), replace(recipe, decayed="all")).param_groups
     assert [group["weight_decay"] for group in whole] == [0.1] and len(whole[0]["params"]) == len(parameters) - 1
 
 

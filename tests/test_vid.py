@@ -37,7 +37,7 @@ from wdistill.training.data import Split
 from wdistill.training.features import shapes, tapped
 from wdistill.training.inputs import Held
 from wdistill.training.losses import weighted_loss, weighted_mean
-from wdistill.training.stage import StoppedError, Watch, run_stage
+from wdistill.training.stage import Examples, StoppedError, Watch, run_stage
 from wdistill.training.tensors import from_bytes
 from wdistill.training.vid import FLOOR, Regressor, guided, shapes_of, vid_loss
 from wdistill.training.work import Work, do
@@ -350,6 +350,22 @@ def test_regressors_are_in_checkpoints_and_in_no_result(tmp_path: Path) -> None:
         run_stage(stage(tmp_path / "plain"), seeded(Dropping), replace(GUIDED, vid=()), {}, Watch(Stopping(3)))
     ledger = Ledger(tmp_path / "plain")
     assert not [name for name in from_bytes(ledger.read(ledger.state["checkpoint"]), "") if name.startswith("guide/")]
+
+
+@pytest.mark.parametrize(("decayed", "share"), [("kernels", 1), ("all", 1 - 0.5 * 0.125)])
+def test_the_regressors_are_no_kernels_of_the_model(tmp_path: Path, decayed: Any, share: float) -> None:
+    """Weights of 0 leave no gradient, so that all a step does is decay."""
+    (student, master), inputs = (seeded(small), seeded(big)), images()["unlabeled"][0]
+    settings: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.0, "rate": 0.5, "weight_decay": 0.125, "batch_size": 1000}
+    recipe = replace(RECIPE, **settings, decayed=decayed, vid=("layers.0=layers.0",))
+    n = len(inputs)
+    examples = Examples(Held(inputs), torch.zeros(n, dtype=torch.long), torch.zeros(n), np.arange(n))
+    with guided(recipe, student, master, Held(inputs)) as guide:
+        parts = {"student": student.layers[0].weight, "regressors": guide.module[0].mean[0].weight}  # convolutions both
+        before = {name: each.detach().clone() for name, each in parts.items()}
+        run_stage(stage(tmp_path, 1, examples, guide=guide), student, recipe, {})
+    assert torch.equal(parts["student"], before["student"] * (1 - 0.5 * 0.125))
+    assert torch.equal(parts["regressors"], before["regressors"] * share)
 
 
 # whole runs ------------------------------------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def test_budgets_are_kept_apart_and_all_rows_are_one_budget() -> None:
     foreign = {**line({}, 0), "data": {"name": "svhn", "official": True, "source": "its home"}}
     every = [line({}, 0, labels, unlabeled=71257 - labels) for labels in (7500, 10000)]
     found = budgets([*TRIALS, *more, *every])
-    assert [len(group) for group in found] == [3, 2, 1, 1] and found[0] == TRIALS and found[1] == every
+    assert [len(group) for group in found] == [2, 1, 3, 1] and found[0] == every and found[2] == TRIALS
     assert len(budgets([foreign, line({}, 1)])) == 2
 
 
@@ -222,7 +222,7 @@ def test_an_arm_is_compared_over_the_trials_that_have_both() -> None:
 def test_every_budget_has_a_table_of_its_own() -> None:
     longer = [line({"unweighted": 0.1, "debiased": 0.2}, trial, epochs=5) for trial in range(2)]
     text = tables.by_labels([*TRIALS, *longer], ARMS, {}, "SVHN")
-    assert rows(text)["unweighted"] == ["88.00 ± 1.00 (3)"] and rows(text, 2)["unweighted"] == ["10.00 ± 0.00 (2)"]
+    assert rows(text)["unweighted"] == ["10.00 ± 0.00 (2)"] and rows(text, 2)["unweighted"] == ["88.00 ± 1.00 (3)"]
 
 
 def test_teachers_that_trials_do_not_share_have_a_deviation() -> None:
@@ -512,7 +512,7 @@ def test_every_budget_has_a_figure_of_its_own() -> None:
     made = figures.each_budget(
         "svhn", [*TRIALS, line({}, epochs=5)], lambda group: figures.trajectories(group, ARMS, "SVHN")
     )
-    assert list(made) == ["svhn", "svhn-2"] and "4 of 200 epochs" in made["svhn"].get_suptitle()
+    assert list(made) == ["svhn", "svhn-2"] and "5 of 200 epochs" in made["svhn"].get_suptitle()
 
 
 def test_the_same_lines_give_the_same_bytes() -> None:

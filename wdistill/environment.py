@@ -24,9 +24,9 @@ def environment(device: str, threads: int) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        "device": device,
+        "device": _named(device),
         "threads": threads,
-        "commit": _commit(),
+        "commit": commit_of(Path.cwd()),
     }
 
 
@@ -38,10 +38,19 @@ def _processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
-def _commit() -> str:
-    """The commit of the folder one is in, with a + where its tree has changes; "none" outside of git."""
+def _named(device: str) -> str:
+    """A graphics card with its name."""
+    if not device.startswith("cuda"):
+        return device
+    import torch
+
+    return f"{device} ({torch.cuda.get_device_name(device)})"
+
+
+def commit_of(folder: Path) -> str:
+    """The commit of the repository that a folder is in, with a + where its tree has changes; "none" outside of git."""
     try:
-        options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10}
+        options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10, "cwd": folder}
         head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], **options)
         dirty = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no"], **options)
     except (OSError, subprocess.SubprocessError):

@@ -261,7 +261,7 @@ class Debiased:
 
     @property
     def distortion(self) -> Floats:
-        """Loss distortion of every validation row: 1 where the teacher is right (lines 6 to 10 of Algorithm 2)."""
+        """Loss distortion of every validation row: 1 where the teacher is right (lines 6 to 9 of Algorithm 2)."""
         return np.where(self.wrong, distortion(self.target_loss, self.truth_loss), 1.0)
 
     @property

@@ -76,14 +76,14 @@ def _bars() -> Iterator[Say]:
 
 def _lines() -> Say:
     """A line for the last epoch of every training, and for others now and then."""
-    started: dict[str, tuple[float, int]] = {}  # when, and after how many epochs
+    started: dict[str, tuple[float, float]] = {}  # when, and after how many epochs, with their fraction
     last = 0.0
 
     def say(message: Mapping[str, Any]) -> None:
         nonlocal last
         name, now = message["stage"], time.monotonic()
         if message["what"] in ("training", "weights"):
-            started.setdefault(name, (now, message["epoch"]))
+            started.setdefault(name, (now, message["epoch"] + message.get("step", 0) / message.get("steps", 1)))
         if message["what"] == "epoch":
             final = message["epoch"] == message["epochs"]
             if final or now - last >= QUIET:

@@ -13,7 +13,7 @@ LOSS_CEILING = 1e6  # a larger loss, which only huge logits can bring, counts as
 
 
 def debiasing_weight(error: ArrayLike, distortion: ArrayLike) -> Floats:
-    """min(1, 1 / (1 + error·(distortion − 1)))  —  equation (2) and line 18 of Algorithm 2; shapes (n,), (n,) → (n,).
+    """min(1, 1 / (1 + error·(distortion − 1)))  —  equation (4) and line 16 of Algorithm 2; shapes (n,), (n,) → (n,).
 
     For error in [0, 1] and distortion >= 0 it is 1 / (1 + error·max(0, distortion − 1)), which cannot divide by 0.
     """
@@ -23,7 +23,7 @@ def debiasing_weight(error: ArrayLike, distortion: ArrayLike) -> Floats:
 
 
 def distortion(target_loss: ArrayLike, truth_loss: ArrayLike) -> Floats:
-    """ℓ(target, student) / ℓ(truth, student)  —  equation (2); the loss on the truth is floored at LOSS_FLOOR."""
+    """ℓ(target, student) / ℓ(truth, student)  —  equation (4); the loss on the truth is floored at LOSS_FLOOR."""
     floored = np.maximum(np.asarray(truth_loss, np.float64), LOSS_FLOOR)
     return np.asarray(np.asarray(target_loss, np.float64) / floored, np.float64)
 

@@ -60,7 +60,7 @@ def run_data(arguments: argparse.Namespace) -> None:
         print(f"{name}: official files are expected in {root / name}", flush=True)
         get_originals(name, root)
     dataset = prepare(name, root, arguments.size, workers=workers, unofficial=arguments.unofficial)
-    print(f"{name}: {'was prepared before, nothing has changed' if before else 'prepared'}: {target}")
+    print(f"{name}: {'was prepared before' if before else 'prepared'}: {target}")
     shape = dataset.described["shape"]
     print(f"{len(dataset.train):,} train and {len(dataset.test):,} test rows, {dataset.classes:,} classes, {shape}")
     print(f"{'official' if dataset.official else 'UNOFFICIAL'}: {dataset.source}")

@@ -39,12 +39,14 @@ class Dataset:
     test: Rows
     official: bool  # whether it was read from the official files, and their checksums were the published ones
     source: str  # in words
+    sha256: str = ""  # of the digests of the arrays, where they were loaded
 
     @property
     def described(self) -> dict[str, Any]:
         """What a result says of its data."""
         shape = "×".join(map(str, self.train.inputs.shape[1:]))
-        return {"name": self.name, "official": self.official, "source": self.source, "shape": shape}
+        told = {"name": self.name, "official": self.official, "source": self.source, "shape": shape}
+        return {**told, "sha256": self.sha256[:16]}
 
 
 def save_prepared(folder: Path, dataset: Dataset) -> None:
@@ -75,7 +77,9 @@ def load_prepared(folder: Path) -> Dataset:
     try:
         told = json.loads((folder / MANIFEST).read_text())
         parts = {part: _rows(folder, part) for part in PARTS}
-        return Dataset(told["name"], told["classes"], parts["train"], parts["test"], told["official"], told["source"])
+        digests = store.digest(json.dumps(told["sha256"], sort_keys=True).encode())
+        train, test = parts["train"], parts["test"]
+        return Dataset(told["name"], told["classes"], train, test, told["official"], told["source"], digests)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FileError(
             "no prepared data set",

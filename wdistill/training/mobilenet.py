@@ -20,6 +20,8 @@ class MobileNet(nn.Module):
 
     `width` multiplies all filters: Keras' alpha, and what the paper's "depth multiplier" is taken to be.
     `depth_multiplier` is Keras' argument of that name: the filters of a depthwise convolution for every channel.
+    As in keras.applications without stored weights: kernels begin Glorot uniform and biases at 0, batch norm has epsilon
+    1e-3 and keeps 0.99 of its averages, dropout is 1e-3, and padding at stride 2 is at the end.
     """
 
     def __init__(self, channels: int, classes: int, width: float = 1.0, depth_multiplier: int = 1) -> None:

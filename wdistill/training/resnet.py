@@ -16,6 +16,8 @@ class CifarResNet(nn.Module):
     """Three stages, of which two halve, and a mean over pixels; images (b, channels, h, w) → logits (b, classes).
 
     Version 1 (depth 6n + 2) has pairs of 3 × 3, version 2 (9n + 2) bottlenecks that begin with batch norm and ReLU.
+    As in Keras' example: kernels and the linear layer begin He normal, truncated, and biases at 0, every convolution has
+    one; batch norm has epsilon 1e-3 and keeps 0.99 of its averages. The example's L2 is the recipe's: decayed="kernels".
     """
 
     def __init__(self, channels: int, classes: int, depth: int, version: int = 2) -> None:
@@ -54,6 +56,8 @@ class ResNet(nn.Module):
     """ImageNet's, with a 7 × 7 stem that quarters, of 18 or 50 layers; images (b, channels, h, w) → logits (b, classes).
 
     The bottlenecks of 50 halve in their 3 × 3 (v1.5, today's usual one), not in the first 1 × 1 as the original does.
+    Nothing follows Keras: as in torchvision, kernels begin He normal by their fan out, the linear layer as torch begins it,
+    and batch norm has torch's epsilon 1e-5 and keeps 0.9 of its averages.
     """
 
     def __init__(self, channels: int, classes: int, depth: int) -> None:

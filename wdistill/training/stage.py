@@ -131,7 +131,7 @@ class _Run:
         self.ledger, self.at = Ledger(stage.folder), Position()
         self.weights, self.targets = stage.examples.weights.to(self.device), stage.examples.targets.to(self.device)
         self.guiding = stage.guide.module if stage.guide else nn.Module()  # which has no parameters
-        self.optimizer = make_optimizer(nn.ModuleList([model, self.guiding]), recipe)
+        self.optimizer = make_optimizer(model, self.guiding, recipe)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.precision == "float16")
         self.chosen = tensors.parameters(model)
         self.files: dict[str, bytes] = {}  # estimated, not yet committed
@@ -368,8 +368,9 @@ class _Run:
         return tensors.from_bytes(self.ledger.read(name), str(self.stage.folder / name))
 
 
-def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    trained = [each for each in model.parameters() if each.requires_grad]
+def make_optimizer(model: nn.Module, guiding: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """Of the parameters of a model and of its guide; the kernels that decay are the model's alone."""
+    trained = [each for each in nn.ModuleList([model, guiding]).parameters() if each.requires_grad]
     groups: list[dict[str, Any]] = [{"params": trained}]  # a group may be empty
     if recipe.decayed == "kernels":
         kernels = {id(each.weight) for each in model.modules() if isinstance(each, nn.Conv1d | nn.Conv2d | nn.Conv3d)}

@@ -68,7 +68,7 @@ def pretrain(work: Work, model: nn.Module, splits: Mapping[str, Split], watch: W
 
 
 def train_arm(work: Work, rule: AnyRule, model: nn.Module, splits: Mapping[str, Split], watch: Watch) -> None:
-    """Lines 2 to 14 of Algorithm 1: the pretrained student on the union, with weights that the rule estimates."""
+    """Lines 5 to 10 of Algorithm 1: the pretrained student on the union, with weights that the rule estimates."""
     recipe, labeled, unlabeled = work.recipe, splits["labeled"], splits["unlabeled"]
     weighing, gold = halves(splits["validation"], recipe)
     teacher, validation_teacher = (read_labels(work.run / "labels", name) for name in ("unlabeled", "validation"))

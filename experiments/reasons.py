@@ -1,0 +1,34 @@
+"""Why weights did what they did: a table of the weights on rightly and wrongly labeled rows, made of lines alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from experiments.lines import Line, budgets, labels_of, trials
+
+ARMS = ("debiased", "debiased-refresh", "fidelity", "debiased-hard")  # whose weights are looked at
+
+
+def reasons(lines: Mapping[str, Sequence[Line]]) -> str:
+    """One row for every experiment, budget and number of labels: the teacher's errors, and the weights that met them."""
+    rows = ["| experiment | labels | teacher wrong | " + " | ".join(ARMS) + " |", "| --- " * (3 + len(ARMS)) + "|"]
+    for name, known in lines.items():
+        for group in budgets(known):
+            for labels in labels_of(group):
+                found = trials(group, labels)
+                wrong = 100 * (1 - np.mean([line["teacher"]["unlabeled"] for line in found]))
+                cells = [_weights(found, arm) for arm in ARMS]
+                if any(cells):
+                    rows.append(
+                        f"| {name} | {labels:,} | {wrong:.1f} % | " + " | ".join(cell or "–" for cell in cells) + " |"
+                    )
+    meaning = "Mean weight of the wrongly / of the rightly labeled unlabeled rows at the last estimation, mean over trials."
+    return "\n".join(rows) + f"\n\n{meaning}\n"
+
+
+def _weights(found: Sequence[Line], arm: str) -> str:
+    last = [line["arms"][arm]["weights"][-1] for line in found if line["arms"].get(arm, {}).get("weights")]
+    known = [each for each in last if each["wrong"] is not None and each["right"] is not None]
+    return " / ".join(f"{np.mean([each[part] for each in known]):.3f}" for part in ("wrong", "right")) if known else ""
