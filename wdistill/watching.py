@@ -89,7 +89,8 @@ def _lines() -> Say:
             if final or now - last >= QUIET:
                 last = now
                 begun, before = started.setdefault(name, (now - message["seconds"], message["epoch"] - 1))
-                left = (now - begun) / (message["epoch"] - before) * (message["epochs"] - message["epoch"])
+                each = (now - begun) / (message["epoch"] - before) if message["epoch"] > before else message["seconds"]
+                left = each * (message["epochs"] - message["epoch"])
                 rest = "" if final else f", {left:,.0f} s left"
                 _print(f"{name}: epoch {message['epoch']}/{message['epochs']}, {described(message)}{rest}")
         elif message["what"] == "weights" and (message["epoch"] == 0 or now - last >= QUIET):
