@@ -18,6 +18,7 @@ from experiments.lines import Line
 from experiments.protocol import Trial, commit, is_pretrained, pretrain, run_trial
 from wdistill.errors import UnfinishedError
 from wdistill.signals import die_with_parent
+from wdistill.training.workers import end
 
 
 def run(trials: Sequence[Trial], results: Path, workers: int) -> None:
@@ -40,7 +41,11 @@ def run(trials: Sequence[Trial], results: Path, workers: int) -> None:
     with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin) as pool:
         try:
             _side_by_side(pool, workers, trials, keep)
-        except BrokenProcessPool as error:
+        except BaseException as error:  # Ctrl-C too: what is committed stays
+            end(pool)
+            pool.shutdown(wait=False, cancel_futures=True)
+            if not isinstance(error, BrokenProcessPool):
+                raise
             raise UnfinishedError(
                 "a process that ran a trial died",
                 where=f"{workers} processes",
@@ -48,11 +53,6 @@ def run(trials: Sequence[Trial], results: Path, workers: int) -> None:
                 expected="processes that live until their work is done",
                 remedy="run again to go on, with fewer workers if memory was short",
             ) from error
-        except BaseException:  # Ctrl-C too: what is committed stays
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in list((getattr(pool, "_processes", None) or {}).values()):
-                process.terminate()
-            raise
 
 
 def _side_by_side(

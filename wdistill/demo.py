@@ -36,6 +36,7 @@ from wdistill.runs import read_run
 from wdistill.signals import die_with_parent
 from wdistill.training.labels import read_labels
 from wdistill.training.networks import CNN, MLP
+from wdistill.training.workers import end
 
 LABELED, VALIDATION, TEST = 80, 300, 500  # the rest of the 1797 rows is unlabeled
 TRIALS = 6
@@ -60,9 +61,8 @@ def demo(folder: Path) -> None:
                 left = (time.monotonic() - started) / number * (TRIALS - number)
                 print(f"trial {number} of {TRIALS} done, {left:.0f} s left", file=sys.stderr, flush=True)
         except BaseException:  # Ctrl-C too: what is committed stays
+            end(pool)
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in list((getattr(pool, "_processes", None) or {}).values()):
-                process.terminate()
             raise
     console = Console()
     groups: dict[str, list[Outcome]] = {}

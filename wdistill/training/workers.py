@@ -45,15 +45,18 @@ def crew(workers: int, stop: Stop, say: Say) -> Iterator[Callable[[Sequence[Work
 
 
 def _side_by_side(pool: ProcessPoolExecutor, works: Sequence[Work], stop: Stop) -> None:
-    pending = {pool.submit(_do, packed(work, work.name)) for work in works}
     try:
+        pending = {pool.submit(_do, packed(work, work.name)) for work in works}
         while pending:
             done, pending = wait(pending, timeout=0.1, return_when=FIRST_EXCEPTION)
             for each in done:
                 each.result()
             if stop():
                 raise StoppedError("stopped")
-    except BrokenProcessPool:
+    except BaseException as error:
+        end(pool)  # they save and leave
+        if not isinstance(error, BrokenProcessPool):
+            raise
         if stop():
             raise StoppedError("stopped") from None
         raise UnfinishedError(
@@ -64,10 +67,12 @@ def _side_by_side(pool: ProcessPoolExecutor, works: Sequence[Work], stop: Stop) 
             remedy="run again to go on; with fewer workers if memory was short. A script that uses workers calls distill "
             'below the line: if __name__ == "__main__":',
         ) from None
-    finally:
-        if pending:
-            for process in list((getattr(pool, "_processes", None) or {}).values()):
-                process.terminate()  # they save and leave
+
+
+def end(pool: ProcessPoolExecutor) -> None:
+    """Ask every process of a pool to leave: also one that began just as another died, which a broken pool forgets."""
+    for process in list((getattr(pool, "_processes", None) or {}).values()):
+        process.terminate()
 
 
 @contextmanager
