@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from experiments.lines import PRECISION, Line
 from wdistill import Data, Outcome, Recipe, Training, distill, margin
-from wdistill.arms import Arm, arms_of
+from wdistill.arms import Arm, arms_of, folder_of
 from wdistill.datasets import DATASETS, Dataset, Rows, load, splits
 from wdistill.distillation import device_for
 from wdistill.environment import commit_of
@@ -29,7 +30,7 @@ from wdistill.signals import stopping
 from wdistill.store import digest, make_folder, waiting_for
 from wdistill.training.data import on_device, split_of
 from wdistill.training.inputs import READ, Mapped, Picked
-from wdistill.training.labels import read_labels
+from wdistill.training.labels import column_names, read_labels, read_table
 from wdistill.training.networks import build
 from wdistill.training.randomness import begin, key
 from wdistill.training.stage import Examples, Stage, StoppedError, Watch, run_stage
@@ -204,14 +205,17 @@ def run_trial(trial: Trial) -> Line:
     parts = {name: _data(dataset.train, part) for name, part in rows.items()} | {"test": _test(experiment, dataset)}
     trained = replace(recipe, teacher_epochs=0, student_epochs=0)
     report = distill(teacher.cpu(), student.cpu(), **parts, rule=dict(experiment.arms), recipe=trained, run=trial.folder)
+    logits = read_labels(trial.folder / "labels", "unlabeled")
+    assert logits is not None
+    right = logits.argmax(axis=1) == dataset.train.labels[rows["unlabeled"]]
     outcome, models = report.outcome, [Ledger(trial.model_folder(which)) for which in ("teacher", "student")]
     spent = [*outcome.seconds.values(), *(sum(each.state["seconds"].values()) for each in models)]
     return {
         **identity_of(trial, dataset),
         "paper_budget": full_budget_of(trial.paper, trial.labels) if experiment.in_paper else None,
         **_accuracies(outcome),
-        "margins": _margins(trial.folder, dataset.train.labels[rows["unlabeled"]]),
-        "arms": {name: _arm(each) for name, each in outcome.arms.items()},
+        "margins": _margins(logits, right),
+        "arms": {name: _arm(each) | _estimates(trial.folder, name, each, right) for name, each in outcome.arms.items()},
         "teacher_changes": dict(experiment.teacher_changes),
         "seed": trial.number,
         "warnings": list(outcome.warnings),
@@ -276,16 +280,29 @@ def _accuracies(outcome: Outcome) -> dict[str, Any]:
     return {name: {split: round(value, 5) for split, value in found.items()} for name, found in outcome.accuracies.items()}
 
 
-def _margins(folder: Path, labels: np.ndarray[Any, Any]) -> dict[str, list[int]]:
+def _margins(logits: NDArray[np.float32], right: NDArray[np.bool_]) -> dict[str, list[int]]:
     """How many unlabeled rows the teacher labels rightly and wrongly, by its margin."""
-    logits = read_labels(folder / "labels", "unlabeled")
-    assert logits is not None
-    right, margins = logits.argmax(axis=1) == labels, margin(logits, "logits")
-    counts = {
-        "right": np.histogram(margins[right], BINS, (0, 1))[0],
-        "wrong": np.histogram(margins[~right], BINS, (0, 1))[0],
-    }
-    return {name: found.tolist() for name, found in counts.items()}
+    margins = margin(logits, "logits")
+    parts = {"right": margins[right], "wrong": margins[~right]}
+    return {name: np.histogram(found, BINS, (0, 1))[0].tolist() for name, found in parts.items()}
+
+
+def _estimates(folder: Path, arm: str, training: Training, right: NDArray[np.bool_]) -> dict[str, Any]:
+    """Mean error and median distortion of right and wrong rows, as a rule that asks neighbours saw them at first."""
+    if not training.refreshes:
+        return {}
+    content = Ledger(folder / "arms" / folder_of(arm)).read(training.refreshes[0].file)
+    columns = ["error", "distortion"]
+    if not {*columns} <= {*column_names(content)}:
+        return {}
+    found, rows = read_table(content, columns), {"right": right, "wrong": ~right}
+    error = {name: _rounded(np.mean, found["error"][part]) for name, part in rows.items()}
+    distortion = {name: _rounded(np.median, found["distortion"][part]) for name, part in rows.items()}
+    return {"error": error, "distortion": distortion}
+
+
+def _rounded(summary: Callable[..., Any], values: NDArray[Any]) -> float | None:
+    return round(float(summary(values)), 4) if len(values) else None
 
 
 def _arm(training: Training) -> dict[str, Any]:

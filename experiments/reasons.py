@@ -13,7 +13,8 @@ ARMS = ("debiased", "debiased-refresh", "fidelity", "debiased-hard")  # whose we
 
 def reasons(lines: Mapping[str, Sequence[Line]]) -> str:
     """One row for every experiment, budget and number of labels: the teacher's errors, and the weights that met them."""
-    rows = ["| experiment | labels | teacher wrong | " + " | ".join(ARMS) + " |", "| --- " * (3 + len(ARMS)) + "|"]
+    columns = ["experiment", "labels", "teacher wrong", "error", "distortion", *ARMS]
+    rows = [f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
     for name, known in lines.items():
         for group in budgets(known):
             for labels in labels_of(group):
@@ -21,11 +22,20 @@ def reasons(lines: Mapping[str, Sequence[Line]]) -> str:
                 wrong = 100 * (1 - np.mean([line["teacher"]["unlabeled"] for line in found]))
                 cells = [_weights(found, arm) for arm in ARMS]
                 if any(cells):
-                    rows.append(
-                        f"| {name} | {labels:,} | {wrong:.1f} % | " + " | ".join(cell or "–" for cell in cells) + " |"
-                    )
-    meaning = "Mean weight of the wrongly / of the rightly labeled unlabeled rows at the last estimation, mean over trials."
+                    seen = [_seen(found, what) for what in ("error", "distortion")]
+                    told = [name, f"{labels:,}", f"{wrong:.1f} %", *(cell or "–" for cell in (*seen, *cells))]
+                    rows.append(f"| {' | '.join(told)} |")
+    meaning = (
+        "Of the wrongly / of the rightly labeled unlabeled rows: mean error and median distortion as debiased estimates "
+        "them at first, and the mean weight of every arm at its last estimation; means over trials, – where a line does not say."
+    )
     return "\n".join(rows) + f"\n\n{meaning}\n"
+
+
+def _seen(found: Sequence[Line], what: str) -> str:
+    known = [line["arms"]["debiased"][what] for line in found if what in line["arms"].get("debiased", {})]
+    parts = {part: [each[part] for each in known if each[part] is not None] for part in ("wrong", "right")}
+    return " / ".join(f"{np.mean(values):.3f}" for values in parts.values()) if all(parts.values()) else ""
 
 
 def _weights(found: Sequence[Line], arm: str) -> str:

@@ -169,7 +169,13 @@ def test_a_line_says_what_became_of_a_trial(done: Path, data: Path) -> None:
                 isinstance(each, number) for each in found["seconds"].values()
             )
             assert [each["after"] for each in found["weights"]] == ([0, 1] if name == "debiased-refresh" else [0])
-        assert line["arms"]["unweighted"]["weights"][0]["mean"] == 1
+        assert line["arms"]["unweighted"]["weights"][0]["mean"] == 1 and "error" not in line["arms"]["unweighted"]
+        known = [value for value in line["arms"]["debiased"]["error"].values() if value is not None]
+        assert (
+            known
+            and all(0 <= value <= 1 for value in known)
+            and set(line["arms"]["debiased"]["distortion"]) == {"right", "wrong"}
+        )
         assert set(line["settings"]) == set(line["arms"]) and line["recipe"]["epochs"] == 2 and line["seconds"] >= 0
         assert line["seed"] == line["trial"] and set(line["environment"]) == {"processor", "cores", "torch", "device"}
 

@@ -100,6 +100,11 @@ def read_table(content: bytes, columns: list[str]) -> dict[str, NDArray[Any]]:
     return found
 
 
+def column_names(content: bytes) -> list[str]:
+    """Of a table as `table_bytes` made it."""
+    return list(pq.read_schema(io.BytesIO(content)).names)
+
+
 def _chunks(n: int, width: int) -> Iterator[slice]:
     """Slices of whole cells of the prediction grid, so that chunks and the whole give the same bits."""
     size = min(1 << 16, max(1, CHUNK // width // GRID) * GRID)
