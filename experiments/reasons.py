@@ -27,7 +27,7 @@ def reasons(lines: Mapping[str, Sequence[Line]]) -> str:
                     rows.append(f"| {' | '.join(told)} |")
     meaning = (
         "Of the wrongly / of the rightly labeled unlabeled rows: mean error and median distortion as debiased estimates "
-        "them at first, and the mean weight of every arm at its last estimation; means over trials, – where a line does not say."
+        "them at first, and the mean weight of every arm at its last estimation; means over trials, – where it is not known."
     )
     return "\n".join(rows) + f"\n\n{meaning}\n"
 
