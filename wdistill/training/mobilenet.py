@@ -59,7 +59,7 @@ class MobileNet(nn.Module):
                     nn.init.zeros_(each.bias)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        maps = self.stem(inputs).contiguous(memory_format=torch.channels_last)  # 15 to 55 % faster on a processor
+        maps = self.stem(inputs).contiguous(memory_format=torch.channels_last)  # faster on a processor
         logits: Tensor = self.classifier(self.stages(maps))
         return logits
 

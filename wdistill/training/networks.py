@@ -50,7 +50,7 @@ class MLP(nn.Module):
 class CNN(nn.Module):
     """Three convolutions, halving twice, and a mean over pixels; images (b, channels, ≥ 4, ≥ 4) → logits (b, classes).
 
-    Maps have their channels last in memory, which is about 1.5 times as fast on a processor.
+    Maps have their channels last in memory, which is faster on a processor.
     """
 
     def __init__(self, channels: int, classes: int, width: int = 16) -> None:

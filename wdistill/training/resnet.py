@@ -47,7 +47,7 @@ class CifarResNet(nn.Module):
                 nn.init.zeros_(each.bias)  # type: ignore[arg-type] # all of them have one
 
     def forward(self, inputs: Tensor) -> Tensor:
-        maps = self.stem(inputs).contiguous(memory_format=torch.channels_last)  # 40 to 60 % faster on a processor
+        maps = self.stem(inputs).contiguous(memory_format=torch.channels_last)  # faster on a processor
         logits: Tensor = self.classifier(self.stages(maps))
         return logits
 
