@@ -17,6 +17,7 @@ from experiments import lines
 from experiments.lines import Line
 from experiments.protocol import Trial, commit, is_pretrained, pretrain, run_trial
 from wdistill.errors import UnfinishedError
+from wdistill.pages.words import duration
 from wdistill.signals import die_with_parent
 from wdistill.training.workers import end
 
@@ -32,7 +33,7 @@ def run(trials: Sequence[Trial], results: Path, workers: int) -> None:
         count += 1
         left = (time.monotonic() - started) / count * (len(trials) - count)
         told = f"{trial.experiment.name}, {trial.labels} labels, trial {trial.number}: {count} of {len(trials)}"
-        print(f"{told} done, about {_duration(left)} left", file=sys.stderr, flush=True)
+        print(f"{told} done, about {duration(left)} left", file=sys.stderr, flush=True)
 
     if workers == 1:
         for trial in trials:
@@ -104,7 +105,3 @@ def _quiet_trial(trial: Trial) -> Line:
 def _quiet_pretrain(trial: Trial, which: str) -> None:
     with Path(os.devnull).open("w") as nowhere, redirect_stderr(nowhere):
         pretrain(trial, which)
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} h" if seconds > 5400 else f"{seconds / 60:.0f} min" if seconds > 90 else f"{seconds:.0f} s"
