@@ -38,6 +38,7 @@ LAYERS = [
     {"runs", "training", "pages", "watching"},
     {"exporting"},
     {"distillation"},
+    {"theory"},
     {"demo"},
     {"commands"},
     {"cli"},
