@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
@@ -22,7 +21,7 @@ import pytest
 import scipy.stats
 from rich.console import Console
 
-from tests.browser import chromium, executable
+from tests.browser import CONTRAST, DESK, PHONE, chromium, executable, opened
 from wdistill import EntropyMean, Evidence, compose, debiased, fidelity
 from wdistill.inspection import Histogram
 from wdistill.outcome import Epoch, Outcome, Refresh, Training
@@ -621,26 +620,6 @@ def test_importing_pages_needs_no_heavy_library() -> None:
 
 # -- in a browser
 
-PHONE, DESK = 360, 1280
-CONTRAST = """() => {
-  const read = text => text.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const behind = element => {
-    for (let each = element; each; each = each.parentElement) {
-      const found = read(getComputedStyle(each).backgroundColor);
-      if (found.length === 3 || found[3] > 0) return found;
-    }
-  };
-  const texts = [...document.body.querySelectorAll("*")].filter(e =>
-    [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()));
-  return texts.map(e => {
-    const drawn = e.namespaceURI.endsWith("svg");
-    const [a, b] = [light(read(getComputedStyle(e)[drawn ? "fill" : "color"])), light(behind(e))];
-    return {drawn, text: e.textContent.slice(0, 40), contrast: (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)};
-  });
-}"""
-
 
 def test_without_chromium_and_apt_tests_are_skipped_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
@@ -661,24 +640,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (folder / "hostile.html").write_text(hostile(), "utf-8")
     (folder / "mixed.html").write_text(mixed(), "utf-8")
     return {name: (folder / f"{name}.html").as_uri() for name in ("full", "hostile", "mixed")}
-
-
-@contextmanager
-def opened(browser: Any, address: str, width: int = DESK, scheme: str = "light") -> Iterator[Any]:
-    """A tab that must neither complain nor ask for anything but the page itself."""
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    tab = context.new_page()
-    said: list[str] = []
-    asked: list[str] = []
-    tab.on("console", lambda message: said.append(message.text))
-    tab.on("pageerror", lambda error: said.append(str(error)))
-    tab.on("dialog", lambda dialog: said.append(dialog.message))
-    tab.on("request", lambda request: asked.append(request.url))
-    tab.goto(address)
-    yield tab
-    assert said == []
-    assert [url for url in asked if not url.startswith("data:")] == [address]
-    context.close()
 
 
 @pytest.mark.parametrize("width", [PHONE, DESK])

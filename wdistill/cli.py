@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from wdistill.commands import demonstrating, distilling, looking, preparing, reproducing, weighing
+from wdistill.commands import demonstrating, distilling, looking, preparing, proving, reproducing, weighing
 from wdistill.errors import WdistillError, printable
 
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal that lacks a letter is no reason to fail
     try:
         arguments = parser().parse_args(argv)
-        arguments.run(arguments)
+        code: int | None = arguments.run(arguments)  # None, unless a command has more to say than that it is done
         sys.stdout.flush()
     except WdistillError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: this is a defect of wdistill: {type(error).__name__}: {printable(str(error))}", file=sys.stderr)
         print("  to do: run it again with WDISTILL_DEBUG=1 and report what it prints", file=sys.stderr)
         return 1
-    return 0
+    return code or 0
 
 
 def parser() -> Parser:
@@ -71,7 +71,7 @@ def parser() -> Parser:
     top = Parser(prog="wdistill", description="Weighted distillation with unlabeled examples.", allow_abbrev=False)
     top.add_argument("--version", action="version", version=f"wdistill {__version__}")
     commands = top.add_subparsers(dest="command", required=True, parser_class=Parser, metavar="COMMAND")
-    for group in (demonstrating, distilling, weighing, looking, preparing, reproducing):
+    for group in (demonstrating, distilling, weighing, looking, preparing, reproducing, proving):
         group.add(commands)
     return top
 

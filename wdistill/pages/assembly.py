@@ -1,19 +1,17 @@
-"""One page of all that runs came to. It loads nothing and runs nothing: its policy forbids both."""
+"""One page of all that runs came to."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from wdistill.errors import printable
 from wdistill.outcome import Outcome
 from wdistill.pages import figures, tables, words
 from wdistill.pages.accuracies import Row, arm_names, baseline, headline
 from wdistill.pages.figures import Panel
+from wdistill.pages.rendering import render
 
 
 @dataclass(frozen=True)
@@ -55,38 +53,18 @@ class Setting:
 
 def page(groups: Mapping[str, Sequence[Outcome]], title: str) -> str:
     """One HTML page of several settings, each a name and its trials; the same outcomes give the same bytes."""
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
-
-    def shown(value: Any) -> Any:
-        """Control characters of users are spelled out, not obeyed; Jinja escapes the rest."""
-        return words.unbroken(printable(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
-
     settings = [_setting(name, trials, f"s{i}") for i, (name, trials) in enumerate(groups.items(), 1) if trials]
-    here = files("wdistill.pages")
-    style = "\n" + here.joinpath("report.css").read_text("utf-8")
-    environment = Environment(
-        autoescape=True, finalize=shown, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {
+    filters: dict[str, Callable[..., Any]] = {
         "accuracy": words.accuracy,
         "gap": words.gap,
         "against": tables.against,
         "called": tables.called,
         "progress": tables.progress,
         "listed": words.listed,
-        "svg": Markup,
     }
-    template = environment.from_string(here.joinpath("report.html.jinja").read_text("utf-8"))
+    template = files("wdistill.pages").joinpath("report.html.jinja").read_text("utf-8")
     pictures = any(arm.maps for each in settings for arm in each.arms)
-    return template.render(title=title, settings=settings, style=Markup(style), policy=_policy(style, pictures))
-
-
-def _policy(style: str, pictures: bool) -> str:
-    """Nothing may be loaded or run; this very style is applied, and maps are pictures inside the page."""
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    images = " img-src data:;" if pictures else ""
-    return f"default-src 'none'; style-src 'sha256-{digest}';{images} base-uri 'none'; form-action 'none'"
+    return render(template, filters, pictures=pictures, title=title, settings=settings)
 
 
 def _setting(name: str, outcomes: Sequence[Outcome], mark: str) -> Setting:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -105,11 +106,17 @@ def styles(rows: Sequence[Row]) -> dict[str, Style]:
     return {name: found.get(name, Style(INK, (4, 1.5))) for name in names}
 
 
-def _drawn(draw: Callable[[Axes], None], mark: str, label: str, height: float = HEIGHT) -> str:
+def look() -> AbstractContextManager[None]:
+    """The look of a page's figures, while they are drawn and written."""
     import matplotlib.style
+
+    return matplotlib.style.context(["default", _LOOK])
+
+
+def _drawn(draw: Callable[[Axes], None], mark: str, label: str, height: float = HEIGHT) -> str:
     from matplotlib.figure import Figure
 
-    with matplotlib.style.context(["default", _LOOK]):
+    with look():
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         draw(figure.subplots())
         return svg.inline(figure, mark, label)

@@ -31,7 +31,7 @@ DIMENSIONS = {3: BLUE, 10: ORANGE, 50: GREEN}  # d
 SHOWN = {0.1: BLUE, 0.3: ORANGE, 0.5: GREEN, 1.0: PURPLE}  # c of the first figure
 SMALL, FACTORS = 0.1, (1.0, 5.0)  # R in units of √d / c: too small a sphere, and those of the claim
 STARTS = 3  # of the optimisation, random on the unit sphere
-STEPS = 100  # at most
+STEPS = 50
 EXACT = 1e-5  # tolerance where no chance enters: rules of integration, the end of the optimisation
 POINTS = 200_000  # instances drawn for what is measured by sampling
 NODES = 48  # of each rule
@@ -100,15 +100,13 @@ def minimise(starts: Tensor, truth: Tensor, radius: Tensor) -> Tensor:
     theta, rate = starts, torch.ones(len(starts), dtype=starts.dtype)
     for _ in range(STEPS):
         gradient, before = slope(theta, truth, radius)
-        if _slack(gradient, theta).max() <= EXACT / 10:
-            break
         there = _projected(theta - rate[:, None] * gradient)
         moved = there - theta
         enough = before + (gradient * moved).sum(dim=1) + torch.square(moved).sum(dim=1) / (2 * rate)
         after = value(there, truth, radius)
         better = after <= enough
         theta, rate = torch.where(better[:, None], there, theta), torch.where(better, 2 * rate, rate / 2)
-        end = theta / theta.norm(dim=1, keepdim=True)
+        end = theta / _length(theta)
         farther = value(end, truth, radius) < torch.where(better, after, before)
         theta = torch.where(farther[:, None], end, theta)
     return theta
@@ -118,16 +116,21 @@ def slack(theta: Tensor, truth: Tensor, radius: Tensor) -> Tensor:
     """∇·θ + ‖∇‖ of the risk: by convexity no point of the unit ball is lower by more; (n, d), (n, d), (n,) → (n,)."""
     import torch
 
-    return _slack(torch.func.vmap(torch.func.grad(risk))(theta, truth, radius), theta)
-
-
-def _slack(gradient: Tensor, theta: Tensor) -> Tensor:
-    return (gradient * theta).sum(dim=1) + gradient.norm(dim=1)
+    gradient: Tensor = torch.func.vmap(torch.func.grad(risk))(theta, truth, radius)
+    return (gradient * theta).sum(dim=1) + _length(gradient)[:, 0]
 
 
 def _projected(theta: Tensor) -> Tensor:
     """The nearest points of the unit ball, (n, d) → (n, d)."""
-    return theta / theta.norm(dim=1, keepdim=True).clamp(min=1)
+    return theta / _length(theta).clamp(min=1)
+
+
+def _length(theta: Tensor) -> Tensor:
+    """(n, d) → (n, 1)."""
+    import torch
+
+    length: Tensor = torch.linalg.vector_norm(theta, dim=1, keepdim=True)
+    return length
 
 
 @dataclass(frozen=True)
@@ -186,7 +189,7 @@ def halfspaces(seed: int = 0, scale: float = 1.0, angle: Angle = angle) -> Findi
         notes=(
             "The proof bounds R(θ̃) by c through log(1 + e^(−t)) ≥ 1{t < 0}, which lacks a factor ln 2: what holds is "
             "R(θ̃) ≥ c ln 2. The claim has slack enough.",
-            "The proof's O(√d/R·log(d/R)) should read log(R/√d); and no logarithm is needed: R(θ*) is about 0.66·√d/R.",
+            "The proof's O(√d/R·log(d/R)) should read log(R/√d); and no logarithm is needed: R(θ*) ≤ 0.66·√d/R.",
             "The gap is R·E[r]·(1 − cos π c)/π exactly, and reaches c/2 at R of about 0.25·√d/c for small c: R = O(√d/c), "
             "as claimed. The proposition says that a sphere exists; on a much smaller one the gap is below c/2.",
         ),
@@ -205,7 +208,7 @@ def _case(dimensions: int, angle: Angle, starts: int, points: int, seed: int) ->
 
     def directions(count: int) -> Tensor:
         found = torch.randn(count, dimensions, dtype=torch.float64, generator=random)
-        return found / found.norm(dim=1, keepdim=True)
+        return found / _length(found)
 
     best, across = torch.linalg.qr(directions(2).T)[0].T  # θ*, and a direction orthogonal to it
     turns = [angle(c) for c in NOISE]
@@ -225,7 +228,7 @@ def _case(dimensions: int, angle: Angle, starts: int, points: int, seed: int) ->
         radius,
         gaps,
         teacher=value(teacher, truth, radii).reshape(shape)[:, :, 0].numpy(),
-        distance=float((found - teacher).norm(dim=1).max()),
+        distance=float(_length(found - teacher).max()),
         slack=float(torch.maximum(slack(found, teacher, radii), slack(truth, truth, radii)).max()),
         noise=_noise(x @ best, x @ teachers.T),
         sampled=_sampled(x @ best, x @ found.reshape(*shape, -1)[:, :, 0].reshape(-1, dimensions).T, radius, gaps[:, :, 0]),

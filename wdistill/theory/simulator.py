@@ -98,7 +98,7 @@ def sample_variance(drawn: Ints, values: Floats) -> Floats:
     """V_S(f), or V_S^w(f) of weighted values  —  the corollary of Appendix D; (samples, 2, N), (F, 2, N) → (samples, F)."""
     n = drawn.sum(axis=(1, 2))[:, None]
     spread = empirical_risk(drawn, np.square(values)) - np.square(empirical_risk(drawn, values))
-    return np.maximum(spread, 0.0) * n / (n - 1)
+    return np.asarray(np.maximum(spread, 0.0) * n / (n - 1))
 
 
 # ------------------------------------------------------------------------------------- a world, predictors and losses

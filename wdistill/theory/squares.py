@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 GRID = 80  # errors, and distortions below 1; as many above
 LARGEST = 4.0  # distortion
 DRAWS = 200_000  # labels at every point
-SAME = 1e-12  # squared errors that differ by less are equal, up to rounding
+SAME = 1e-12  # squared errors that differ by less are equal, up to rounding; no point lies on the border
 CUTS = {0.1: GREEN, 0.4: ORANGE, 3.0: BLUE}  # distortions of the second figure
 
 Region = Callable[[Floats, Floats], NDArray[np.bool_]]  # error, distortion → whether MSE(x) < MSE^w(x)
@@ -47,7 +47,7 @@ def weighted_error(error: Floats, distortion: Floats, weights: Floats) -> Floats
 def largest_error(distortion: Floats) -> Floats:
     """(1 − 2·distortion)/(1 − distortion)², below which p must be; 0 from a distortion of 1/2 on."""
     d = np.minimum(distortion, 0.5)
-    return (1 - 2 * d) / np.square(1 - d)
+    return np.asarray((1 - 2 * d) / np.square(1 - d))
 
 
 def region(error: Floats, distortion: Floats) -> NDArray[np.bool_]:
@@ -103,10 +103,7 @@ def squares(seed: int = 0, scale: float = 1.0, weight: Weight = weight, region: 
     points, limit, predicted = len(error), farthest(len(error)), region(error, distortion)
     sure = np.abs(found.sigmas) > limit
     checks = (
-        _none(
-            "points where equations and region disagree",
-            (np.abs(plain - weighted) > SAME) & ((plain < weighted) != predicted),
-        ),
+        _none("points where equations and region disagree", (weighted - plain > SAME) != predicted),
         _none("points where simulation and region disagree", sure & ((found.sigmas < 0) != predicted)),
         _far("simulated MSE from its equation, in standard errors", over(found.unweighted - plain, found.errors[0])),
         _far("simulated MSE^w from its equation, in standard errors", over(found.weighted - weighted, found.errors[1])),

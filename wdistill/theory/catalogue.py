@@ -1,0 +1,38 @@
+"""Every claim of the paper that is an experiment, in the paper's order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from wdistill.theory.claims import Finding
+from wdistill.theory.convergence import convergence
+from wdistill.theory.debiasing import debiasing
+from wdistill.theory.halfspaces import halfspaces
+from wdistill.theory.squares import squares
+
+
+class Run(Protocol):
+    def __call__(self, seed: int = ..., scale: float = ...) -> Finding: ...
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment, as it is called on the command line."""
+
+    name: str
+    run: Run
+    seconds: float  # that it takes on one core, about
+
+    @property
+    def about(self) -> str:
+        """The first line of what it says of itself."""
+        return (self.run.__doc__ or "").partition("\n")[0]
+
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    Experiment("debiasing", debiasing, 1.0),
+    Experiment("convergence", convergence, 1.5),
+    Experiment("squares", squares, 0.1),
+    Experiment("halfspaces", halfspaces, 12.0),
+)

@@ -1,0 +1,46 @@
+"""One page of what the experiments came to: verdicts, numbers, figures, and notes on the proofs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from wdistill.pages import svg
+from wdistill.pages.figures import Panel, look
+from wdistill.pages.rendering import render
+from wdistill.pages.words import duration
+from wdistill.theory import wording
+from wdistill.theory.claims import Finding
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finding, and how long it took."""
+
+    finding: Finding
+    seconds: float
+
+
+def page(runs: Sequence[Run], made: Mapping[str, str]) -> str:
+    """One HTML page that needs nothing else; `made` says with what seed, scale, versions and hardware."""
+    template = files("wdistill.theory").joinpath("theory.html.jinja").read_text("utf-8")
+    filters: dict[str, Callable[..., Any]] = {
+        "measured": wording.measured,
+        "verdict": wording.verdict,
+        "summary": wording.summary,
+        "duration": duration,
+        "panels": panels,
+    }
+    return render(template, filters, title="The paper's claims, measured", runs=runs, made=made)
+
+
+def panels(finding: Finding) -> list[Panel]:
+    """The figures of one finding, drawn in the look of the page."""
+    with look():
+        drawn = finding.draw()
+        return [
+            Panel(svg.inline(figure, f"{finding.name}-{number}", f"{finding.title}: {title}."), title)
+            for number, (title, figure) in enumerate(drawn.items())
+        ]
