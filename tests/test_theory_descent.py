@@ -1,0 +1,233 @@
+"""The descents of Appendix E: what they are made of, that each claim holds at small size, and that each mutant fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from wdistill import weighting
+from wdistill.theory import linear, multi_pass, rates, single_pass, smoothness
+from wdistill.theory.claims import Finding
+from wdistill.theory.linear import CLASSES, DIMENSIONS, Regularity, Weight, weight
+
+
+@pytest.fixture(scope="module")
+def at() -> linear.Instances:
+    return linear.tensors(linear.turned_world(np.random.default_rng(3)))
+
+
+def models(count: int, seed: int = 0) -> Tensor:
+    """Random Θ, inside the ball and on its boundary."""
+    return linear.projected(torch.from_numpy(np.random.default_rng(seed).normal(size=(count, CLASSES, DIMENSIONS)) / 3))
+
+
+def swapped(error: Tensor, distortion: Tensor) -> Tensor:
+    return weight(1 - error, distortion)
+
+
+def clipped(error: Tensor, distortion: Tensor) -> Tensor:
+    return weight(error, distortion).clamp(max=1.0)
+
+
+# ---------------------------------------------------------------------------------------------------- the common ground
+
+
+def test_loss_distortion_and_weight_are_those_of_the_library(at: linear.Instances) -> None:
+    predictions = at.inputs @ models(1)[0].mT
+    logs = weighting.log_probabilities(predictions.numpy(), "logits")
+    truth, corrupted = (weighting.truth_loss(labels.numpy(), logs) for labels in (at.truth, at.corrupted))
+    found = [linear.loss(labels, predictions).numpy() for labels in (at.truth, at.corrupted)]
+    np.testing.assert_allclose(found, [truth, corrupted], rtol=1e-12)
+    distortion = weighting.distortion(corrupted, truth)
+    ours = weight(at.error, torch.from_numpy(distortion))
+    assert float(ours.max()) > 1 > float(ours.min())
+    np.testing.assert_allclose(ours.clamp(max=1.0), weighting.debiasing_weight(at.error.numpy(), distortion), rtol=1e-12)
+
+
+def test_the_gradient_runs_through_the_weight_and_is_that_of_torch_func(at: linear.Instances) -> None:
+    theta, corrupted = models(len(at.error)), torch.arange(len(at.error)) % 2 == 0
+
+    def one(theta: Tensor, row: Tensor) -> Tensor:
+        here = linear.Instances(*(each.index_select(0, row[None])[0] for each in vars(at).values()))
+        losses = linear.weighted_losses(theta @ here.inputs, here, weight)
+        return torch.where(row % 2 == 0, losses[1], losses[0])
+
+    expected = torch.func.vmap(torch.func.grad(one))(theta, torch.arange(len(at.error)))
+    torch.testing.assert_close(linear.gradients(theta, at, corrupted, weight), expected)
+    assert not torch.allclose(linear.gradients(theta, at, corrupted, single_pass.detached), expected, atol=0.01)
+
+
+def test_rules_side_by_side_take_the_steps_they_take_alone(at: linear.Instances) -> None:
+    theta, rows, corrupted = models(10), torch.arange(10), torch.arange(10) % 3 == 0
+
+    def both(error: Tensor, distortion: Tensor) -> Tensor:
+        return torch.stack([weight(error, distortion[0]), linear.naive(error, distortion[1])])
+
+    found = linear.gradients(torch.stack([theta, theta]), at[rows], corrupted, both)
+    alone = [linear.gradients(theta, at[rows], corrupted, each) for each in (weight, linear.naive)]
+    torch.testing.assert_close(found, torch.stack(alone))
+
+
+def test_the_mean_gradient_is_the_clean_one_only_with_debiasing_weights(at: linear.Instances) -> None:
+    theta = models(8)
+    clean = linear.clean_gradient(theta, at)
+    torch.testing.assert_close(linear.mean_gradient(theta, at, linear.chances(at), weight), clean)
+    for wrong in (swapped, clipped, single_pass.detached, single_pass.dropped, linear.naive):
+        assert not torch.allclose(linear.mean_gradient(theta, at, linear.chances(at), wrong), clean, atol=0.01)
+
+
+def test_no_point_of_the_ball_is_better_than_the_minimiser(at: linear.Instances) -> None:
+    best = linear.minimiser(at)
+    gradient = linear.clean_gradient(best, at)
+    assert float(linear.gap(best, gradient)) <= linear.SETTLED
+    assert float(linear.norm(best)) == pytest.approx(1)
+    near = linear.projected(best + 0.02 * torch.randn(500, CLASSES, DIMENSIONS, generator=torch.Generator().manual_seed(0)))
+    assert float(linear.risk(torch.cat([near, models(500)]), at).min()) > float(linear.risk(best, at))
+
+
+def test_the_gap_bounds_what_is_left_to_gain(at: linear.Instances) -> None:
+    theta = models(200)
+    left = linear.risk(theta, at) - linear.risk(linear.minimiser(at), at)
+    assert bool((left <= linear.gap(theta, linear.clean_gradient(theta, at))).all())
+
+
+@pytest.mark.parametrize("length", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_stationarity_is_the_steepest_way_down_within_the_ball(length: float, sign: int) -> None:
+    random = torch.Generator().manual_seed(1)
+    direction, gradient = torch.randn(2, 1, 2, generator=random, dtype=torch.float64)[:, None]
+    theta = sign * length * direction / linear.norm(direction)
+    ways = torch.randn(200_000, 1, 2, generator=random, dtype=torch.float64)
+    others = linear.projected(theta + 1e-3 * ways)
+    steepest = -((others - theta) * gradient).sum(dim=(-2, -1)) / linear.norm(others - theta)
+    assert float(linear.stationarity(theta, gradient)) == pytest.approx(float(steepest.max()), rel=2e-3)
+
+
+def test_projection_keeps_what_is_inside_and_shortens_the_rest() -> None:
+    inside, outside = torch.full((1, 2, 2), 0.4), torch.full((1, 2, 2), 3.0)
+    assert torch.equal(linear.projected(inside), inside)
+    torch.testing.assert_close(linear.projected(outside), torch.full((1, 2, 2), 0.5))
+
+
+# ----------------------------------------------------------------------------------------------------------- the pieces
+
+
+def test_the_steps_halve_from_phase_to_phase() -> None:
+    np.testing.assert_allclose(single_pass.last_iterate_steps(8, 1.0, np.sqrt(8)), [1, 1, 1, 1, 0.5, 0.5, 0.25, 0.125])
+    np.testing.assert_allclose(single_pass.last_iterate_steps(5, 2.0, 2 * np.sqrt(5)), [1, 1, 0.5, 0.25, 0.125])
+    assert len(single_pass.last_iterate_steps(1000, 3.0, 2.0)) == 1000
+
+
+def test_a_sample_is_kept_as_shares_of_its_examples(at: linear.Instances) -> None:
+    rows, corrupted, shares = multi_pass.draw(at, 50, 3, np.random.default_rng(0))
+    torch.testing.assert_close(shares.sum(dim=(1, 2)), torch.ones(3, dtype=torch.float64))
+    for i in range(3):
+        for row in range(len(at.error)):
+            seen = [((rows[i] == row) & (corrupted[i] == side)).sum() / 50 for side in (False, True)]
+            torch.testing.assert_close(shares[i, row], torch.stack(seen).double())
+
+
+def test_permutations_show_every_example_once_in_a_pass() -> None:
+    cell = multi_pass.Cell("permutations", 64, 4096)
+    picks = multi_pass.picks(cell, 3, np.random.default_rng(0))
+    assert picks.shape == (4096, 3)
+    np.testing.assert_array_equal(
+        np.sort(picks.reshape(64, 64, 3), axis=1), np.broadcast_to(np.arange(64)[:, None], (64, 64, 3))
+    )
+    assert len({tuple(each) for each in picks.reshape(64, 64, 3).transpose(0, 2, 1).reshape(-1, 64)}) == 192
+
+
+def test_the_slope_of_a_power_law_is_its_exponent() -> None:
+    sizes = [10, 100, 1000]
+    law = np.array(sizes, dtype=float)[:, None] ** -0.7 * np.ones((1, 5))
+    assert rates.slope(sizes, law) == (pytest.approx(-0.7), pytest.approx(0, abs=1e-12))
+    assert rates.falls("", -0.6, sizes, law).holds and not rates.falls("", -0.8, sizes, law).holds
+
+
+def test_the_error_of_a_slope_is_how_far_slopes_scatter() -> None:
+    random = np.random.default_rng(0)
+    sizes = [10, 20, 40, 80]
+    means = np.array(sizes)[:, None] ** -0.5
+    found = np.array([rates.slope(sizes, means * random.gamma(4, 0.25, (4, 40))) for _ in range(400)])
+    assert found[:, 0].mean() == pytest.approx(-0.5, abs=4 * found[:, 0].std() / 20 + 0.01)
+    assert found[:, 1].mean() == pytest.approx(found[:, 0].std(), rel=0.15)
+
+
+# ------------------------------------------------------------------------------------------------------------ the claims
+
+EXPERIMENTS: dict[str, Callable[..., Finding]] = {
+    "single_pass": single_pass.single_pass,
+    "multi_pass": multi_pass.multi_pass,
+    "smoothness": smoothness.smoothness,
+}
+
+
+@pytest.fixture(scope="module")
+def small() -> dict[str, Finding]:
+    return {name: experiment(seed=7, scale=0.2) for name, experiment in EXPERIMENTS.items()}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_claim_holds(small: dict[str, Finding], name: str) -> None:
+    assert small[name].name == name
+    assert [check for check in small[name].checks if not check.holds] == []
+    assert any(check.contrast for check in small[name].checks)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_figures_can_be_drawn(small: dict[str, Finding], name: str) -> None:
+    for title, figure in small[name].draw().items():
+        (axes,) = figure.axes
+        assert title and axes.get_xlabel() and axes.get_ylabel() and axes.lines
+
+
+def failed(finding: Finding) -> str:
+    assert not finding.holds
+    return "; ".join(check.claim for check in finding.checks if not check.holds)
+
+
+@pytest.mark.parametrize("mutant", [swapped, clipped, single_pass.detached])
+def test_single_pass_fails_with_wrong_weights(mutant: Weight, monkeypatch: pytest.MonkeyPatch) -> None:
+    if mutant is not single_pass.detached:  # one of them as long as it takes to see where it ends
+        monkeypatch.setattr(single_pass, "HORIZONS", (8, 16, 32, 64, 128, 256))
+    found = failed(single_pass.single_pass(scale=0.1, weight=mutant))
+    assert "E[∇(w ℓ)] = ∇R" in found
+    assert mutant is not single_pass.detached or "R(Θ^(T)) − R(Θ*) against T" in found
+
+
+@pytest.mark.parametrize("mutant", [swapped, clipped, single_pass.detached])
+def test_multi_pass_fails_with_wrong_weights(mutant: Weight, monkeypatch: pytest.MonkeyPatch) -> None:
+    if mutant is not single_pass.detached:
+        monkeypatch.setattr(multi_pass, "HORIZONS", (32, 64, 128, 256))
+    found = failed(multi_pass.multi_pass(scale=0.25, weight=mutant))
+    assert "N·E‖∇R̂^w(Θ*) − ∇R(Θ*)‖²" in found
+    assert mutant is clipped or "worst R(Θ̂) − R(Θ*) of all starts against N" in found
+    assert mutant is not single_pass.detached or "with replacement: least R(Θ) − R(Θ*) in the list against T" in found
+
+
+def constant_weight_slope(known: Regularity) -> float:
+    return known.radius * known.m_weight * known.l_loss
+
+
+def constant_weight_curvature(known: Regularity) -> float:
+    return known.m_weight * known.b_loss * known.radius**2
+
+
+def half(known: Regularity) -> float:
+    return linear.b_q(known) / 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "claim"),
+    [
+        ({"kappa": constant_weight_slope}, "‖∇(w ℓ)‖ ≤ κ"),
+        ({"b_q": constant_weight_curvature}, "‖∇²(w ℓ)‖ ≤ B_q"),
+        ({"b_q": half}, "‖∇²(w ℓ)‖ ≤ B_q"),
+    ],
+)
+def test_smoothness_fails_with_a_constant_too_small(changed: dict[str, smoothness.Constant], claim: str) -> None:
+    assert claim in failed(smoothness.smoothness(scale=0.2, **changed))
