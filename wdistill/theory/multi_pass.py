@@ -237,7 +237,7 @@ def _rested(claim: str, found: Floats) -> Check:
 
 
 def _outwards(length: float) -> Check:
-    claim = "with the absolute value: ε of Θ*, by the way to −Θ*"
+    claim = "ε of Θ* with the absolute value in the definition, by the way to −Θ*"
     return Check(claim, f"> {RESTED:g}".replace("-", MINUS), length, None, length > RESTED, contrast=True)
 
 
