@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from wdistill.inspection import BLUE, GREY, INK, ORANGE, standard_error
 from wdistill.theory import drawing
@@ -53,9 +52,9 @@ def bernstein_bound(variance: Floats, n: int, growth: int, chance: float, larges
     return spread_term(variance, n, growth, chance) + range_term(n, growth, chance, largest)
 
 
-def spread_term(variance: ArrayLike, n: int, growth: int, chance: float) -> Floats:
+def spread_term(variance: Floats, n: int, growth: int, chance: float) -> Floats:
     """The part with the sample variance, which shrinks as 1/√n; of the shape of `variance`."""
-    return np.asarray(np.sqrt(18.0 * np.asarray(variance) * np.log(2.0 * growth / chance) / n))
+    return np.asarray(np.sqrt(18.0 * variance * np.log(2.0 * growth / chance) / n))
 
 
 def range_term(n: int, growth: int, chance: float, largest: float) -> float:
@@ -179,7 +178,7 @@ def _remains(found: Growing, off: Floats) -> Check:
 def _decline(found: Growing, color: str) -> Figure:
     """The largest deviation, the bound and its two terms, against n."""
     figure, axes = drawing.panel(3.7)
-    spread = [spread_term(found.variance.max(), n, 10 * MEMBERS, CHANCE) for n in SIZES]
+    spread = [spread_term(found.variance, n, 10 * MEMBERS, CHANCE).mean() for n in SIZES]
     rest = [range_term(n, 10 * MEMBERS, CHANCE, max(1.0, float(found.values.max()))) for n in SIZES]
     axes.plot(SIZES, found.bounds.mean(axis=(1, 2)), color=INK, linewidth=1.8, label="bound")
     axes.plot(SIZES, spread, color=GREY, linewidth=1.2, linestyle=(0, (4, 2)), label="its variance term")
