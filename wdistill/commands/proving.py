@@ -46,6 +46,7 @@ def run_theory(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
     from wdistill import store
+    from wdistill.pages.words import count
 
     if arguments.list or not arguments.names:
         _show()
@@ -54,15 +55,21 @@ def run_theory(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         store.make_folder(arguments.out, parents=True)
     console = Console()
-    runs = []
-    for run in _run(chosen, arguments.seed, arguments.scale):
-        runs.append(run)
-        _print(console, run)
+    runs: list[Run] = []
+    try:
+        for run in _run(chosen, arguments.seed, arguments.scale):
+            runs.append(run)
+            _print(console, run)
+            if arguments.out is not None:
+                _write(arguments.out, runs, arguments.seed, arguments.scale)
+    except KeyboardInterrupt:
+        there = f"; {arguments.out} has {count(len(runs), 'finished experiment')}" if arguments.out and runs else ""
+        print(f"interrupted{there}", file=sys.stderr)
+        return 130
     failed = [run.finding.name for run in runs if not run.finding.holds]
     said = f"{', '.join(failed)}: not as the paper says" if failed else "every claim holds"
     console.print(said, markup=False, highlight=False)
     if arguments.out is not None:
-        _write(arguments.out, runs, arguments.seed, arguments.scale)
         console.print(f"the page with all figures: {arguments.out / 'theory.html'}", highlight=False, soft_wrap=True)
     return 1 if failed else 0
 

@@ -9,6 +9,9 @@ from wdistill.theory.claims import Finding
 from wdistill.theory.convergence import convergence
 from wdistill.theory.debiasing import debiasing
 from wdistill.theory.halfspaces import halfspaces
+from wdistill.theory.multi_pass import multi_pass
+from wdistill.theory.single_pass import single_pass
+from wdistill.theory.smoothness import smoothness
 from wdistill.theory.squares import squares
 
 
@@ -35,4 +38,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("convergence", convergence, 1.5),
     Experiment("squares", squares, 0.1),
     Experiment("halfspaces", halfspaces, 12.0),
+    Experiment("single_pass", single_pass, 10.0),
+    Experiment("multi_pass", multi_pass, 15.0),
+    Experiment("smoothness", smoothness, 3.0),
 )
