@@ -22,7 +22,7 @@ demo: setup
 	$(BIN)/wdistill demo --run demo
 
 test: check
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -22,6 +22,8 @@ from wdistill.theory.catalogue import EXPERIMENTS, Experiment
 from wdistill.theory.debiasing import debiasing
 from wdistill.theory.simulator import weight
 
+pytestmark = pytest.mark.xdist_group("theory-cli")  # one process: what they share takes long to make
+
 NAMES = [each.name for each in EXPERIMENTS]
 
 

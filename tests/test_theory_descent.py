@@ -14,6 +14,8 @@ from wdistill.theory import linear, multi_pass, rates, single_pass, smoothness
 from wdistill.theory.claims import Finding
 from wdistill.theory.linear import CLASSES, DIMENSIONS, Regularity, Weight, weight
 
+pytestmark = pytest.mark.xdist_group("theory-descent")  # one process: what they share takes long to make
+
 
 @pytest.fixture(scope="module")
 def at() -> linear.Instances:
