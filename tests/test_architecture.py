@@ -35,6 +35,7 @@ LAYERS = [
     {"outcome", "ledger", "recipe", "signals", "environment"},
     {"datasets"},
     {"arms"},
+    {"methods"},
     {"runs", "training", "pages", "watching"},
     {"exporting"},
     {"distillation"},
