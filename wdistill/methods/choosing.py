@@ -8,8 +8,8 @@ how they end on gold, with the posterior's own word as the prior.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,21 +81,33 @@ def prospect(case: Case, experts: Sequence[str]) -> Prospect:
     )
 
 
-def best(case: Case) -> Lesson:
-    """Gold as labels; corrected targets where they are supported, else the teacher's own."""
-    experts = tuple(case.validation)
-    found = prospect(case, experts)
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What to teach about any row, and why."""
+
+    prospect: Prospect
+    why: str
+
+    def targets(self, opinions: Mapping[str, Floats]) -> Floats:
+        """Distributions (n, K), from the probabilities of every expert: the posterior's, or the teacher's own."""
+        return self.prospect.posterior(opinions) if self.prospect.supported else opinions["teacher"]
+
+
+def choose(case: Case) -> Choice:
+    """Corrected targets where they are supported, else the teacher's own."""
+    found = prospect(case, tuple(case.validation))
+    others = ", ".join(name for name in case.validation if name != "teacher")
     shown = f"log-likelihood on gold {found.likelihood:+.3f} ± {found.likelihood_error:.3f}"
-    others = ", ".join(name for name in experts if name != "teacher")
-    if not found.supported:
-        why = f"the teacher's own targets: {others} add nothing that {len(case.labels)} gold rows can tell ({shown})"
-        return _with(taught(case.unlabeled["teacher"], case), why)
-    why = f"targets corrected by {others}: {shown}, {found.differing:.1%} of the rows get another class"
-    return _with(taught(found.posterior(case.unlabeled), case), why)
+    if found.supported:
+        return Choice(found, f"targets corrected by {others}: {shown}, {found.differing:.1%} of the rows get another class")
+    rows = len(case.labels)
+    return Choice(found, f"the teacher's own targets: {others} add nothing that {rows} gold rows can tell ({shown})")
 
 
-def _with(lesson: Lesson, why: str) -> Lesson:
-    return Lesson(lesson.targets, lesson.weights, gold=True, loss=lesson.loss, why=why)
+def best(case: Case) -> Lesson:
+    """Gold as labels, and the targets of the choice."""
+    made = choose(case)
+    return replace(taught(made.targets(case.unlabeled), case), gold=True, why=made.why)
 
 
 def _error(values: NDArray[np.float64]) -> float:
