@@ -34,8 +34,8 @@ LAYERS = [
     {"job"},
     {"outcome", "ledger", "recipe", "signals", "environment"},
     {"datasets"},
-    {"arms"},
     {"methods"},
+    {"arms"},
     {"runs", "training", "pages", "watching"},
     {"exporting"},
     {"distillation"},
@@ -82,8 +82,8 @@ def test_public_names_are_listed_and_there() -> None:
     public = {
         "Arm BusyError CNN CheckpointError CifarResNet ConfigError Data EntropyMean Epoch Evidence FileError Fitted",
         "InputError LeakError MLP MobileNet NumericalError Outcome Recipe Refresh Report ResNet Rule Scores StorageError",
-        "Streamed Training UnfinishedError WdistillError WdistillWarning Weighed arm compose debiased debiasing_weight",
-        "distill distortion entropy export_student fidelity load load_student margin oracle read_run rule save shuffled",
+        "Streamed Training UnfinishedError WdistillError WdistillWarning Weighed arm best compose debiased",
+        "debiasing_weight distill distortion entropy export_student fidelity load load_student margin oracle read_run rule save shuffled",
         "threshold unweighted weigh",
     }
     assert set(wdistill.__all__) == {name for line in public for name in line.split()}

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wdistill.arms import AnyRule
 from wdistill.confidence import Floats
 from wdistill.evidence import Evidence
 from wdistill.methods.folds import Ints, folds_of
@@ -21,6 +20,7 @@ from wdistill.methods.losses import CrossEntropy
 from wdistill.rules import Targets
 from wdistill.weighting import probabilities
 
+Weigh = Callable[[Evidence], Floats]  # a rule, or any function like one
 Loss = Callable[[Any, Any, Any], Any]  # logits (…, b, K), targets (…, b, K), unlabeled rows (b,) → (…, b)
 
 
@@ -80,7 +80,7 @@ class Lesson:
     weights: Floats  # (n,)
     gold: bool = False  # the gold rows are trained on, with their true labels and weight 1
     loss: Loss = field(default_factory=CrossEntropy)  # of the unlabeled rows; labeled and gold rows have the cross-entropy
-    refresh: AnyRule | None = None  # weights are estimated anew by it after every epoch
+    refresh: Weigh | None = None  # weights are estimated anew by it after every epoch
     why: str = ""  # of a method that chooses: what it saw
 
     @property

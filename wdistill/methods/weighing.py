@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wdistill.arms import AnyRule, shuffled
 from wdistill.confidence import Confidence, Floats, entropy, margin
 from wdistill.methods.error import Learner, learned_error, neighbors_error
-from wdistill.methods.lessons import Case, Lesson, Method, taught
+from wdistill.methods.lessons import Case, Lesson, Method, Weigh, taught
 from wdistill.rules import Estimate, debiased, fidelity, oracle
 from wdistill.weighting import debiasing_weight
 
@@ -21,7 +19,7 @@ def unweighted(case: Case) -> Lesson:
     return taught(case.unlabeled["teacher"], case)
 
 
-def by_rule(rule: AnyRule, refresh: bool = False) -> Method:
+def by_rule(rule: Weigh, refresh: bool = False) -> Method:
     """The weights of a rule; with `refresh`, estimated anew after every epoch."""
 
     def method(case: Case) -> Lesson:
@@ -31,24 +29,20 @@ def by_rule(rule: AnyRule, refresh: bool = False) -> Method:
     return method
 
 
-def paper(
-    confidence: Confidence = margin,
-    estimate: Estimate = "paper",
-    refresh: bool = False,
-    wrapped: Callable[..., AnyRule] | None = None,
-) -> Method:
+def paper(confidence: Confidence = margin, estimate: Estimate = "paper", refresh: bool = False) -> Method:
     """The paper's rule (Algorithm 2), its distortion measured on the targets of the case."""
 
     def method(case: Case) -> Lesson:
-        rule: AnyRule = debiased.using(confidence=confidence, estimate=estimate, targets=case.targets)
-        return by_rule(wrapped(rule, seed=case.seed) if wrapped else rule, refresh)(case)
+        rule = debiased.using(confidence=confidence, estimate=estimate, targets=case.targets)
+        return by_rule(rule, refresh)(case)
 
     return method
 
 
 def dealt(case: Case) -> Lesson:
     """The control: the paper's weights, each given to another row."""
-    return paper(wrapped=shuffled)(case)
+    own = paper()(case)
+    return replace(own, weights=np.random.default_rng(case.seed).permutation(own.weights))
 
 
 def kept_right(case: Case) -> Lesson:
