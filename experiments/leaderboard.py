@@ -88,15 +88,15 @@ for _name in (
 ):
     METHODS[f"{_name}+gold"] = gold.with_gold(METHODS[_name])
 METHODS["best"] = best
-EIGHT = (
-    *("unweighted", "oracle", "unweighted+gold", "paper+gold"),
-    *("logistic+gold", "corrected+gold", "retrained+gold", "best"),
+EVERYWHERE = (  # on the image and text tasks too
+    *("unweighted", "oracle", "unweighted+gold", "paper+gold", "logistic+gold"),
+    *("corrected+gold", "retrained+gold", "corrected-retrained+gold", "best"),
 )
 
 
 def methods_of(task: Task) -> dict[str, Method]:
     """Those that the task is for; a teacher that is a table cannot be retrained."""
-    named = METHODS if task.all_methods else {name: METHODS[name] for name in EIGHT}
+    named = METHODS if task.all_methods else {name: METHODS[name] for name in EVERYWHERE}
     return {name: each for name, each in named.items() if not (task.external and "retrained" in name)}
 
 

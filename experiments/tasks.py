@@ -52,7 +52,7 @@ class Task:
     epochs: int  # of the second stage
     rate: float = 1e-3
     external: int = 0  # rows that the teacher alone learns from: it is then a table, and nobody can retrain it
-    all_methods: bool = True  # or the eight that are run everywhere
+    all_methods: bool = True  # or those that are run everywhere
 
 
 def images(name: str, test: int = 4000) -> Callable[[Path | None], Pool]:
