@@ -100,7 +100,7 @@ def prediction(lines: Sequence[Line], *, by_task: bool = True, targets: str = "s
 
 
 def calibration(lines: Sequence[Line], targets: str = "soft") -> tuple[float, float, float]:
-    """Slope and intercept of the student's gain on the promised gain in target accuracy, in points, and what is left over."""
+    """Slope and intercept of the student's gain on the promised gain in target accuracy, in points, and what is left."""
     known = [(line, found) for line in lines if (found := _corrected(line, targets)) is not None]
     x, y = np.array([(100 * line["prospect"]["gain"], found) for line, found in known]).T
     slope, intercept = np.polyfit(x, y, 1)
