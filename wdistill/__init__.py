@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from wdistill.arms import Arm, arm, shuffled
     from wdistill.distillation import Report, distill
     from wdistill.exporting import export_student, load_student
+    from wdistill.methods.teaching import best
     from wdistill.outcome import Epoch, Outcome, Refresh, Training
     from wdistill.recipe import Recipe
     from wdistill.runs import read_run
@@ -68,6 +69,7 @@ _LATER = {
     "Streamed": "training.inputs",
     "Training": "outcome",
     "arm": "arms",
+    "best": "methods.teaching",
     "distill": "distillation",
     "export_student": "exporting",
     "load_student": "exporting",
@@ -108,6 +110,7 @@ __all__ = [
     "WdistillWarning",
     "Weighed",
     "arm",
+    "best",
     "compose",
     "debiased",
     "debiasing_weight",

@@ -14,6 +14,7 @@ from wdistill import checks
 from wdistill.confidence import Floats
 from wdistill.errors import ConfigError, InputError
 from wdistill.evidence import Evidence
+from wdistill.methods.teaching import Teaching, best
 from wdistill.options import CONFIDENCES, RULES
 from wdistill.recipe import Recipe, checked, to_json
 from wdistill.rules import Fitted, Rule, Weighed, compose, debiased
@@ -131,13 +132,18 @@ def name_of(rule: Any) -> str:
 
 def identity_of(rule: AnyRule) -> str:
     """What tells a rule from another, as text: a function of the user's is known by its name alone."""
-    return str(rule) if isinstance(rule, Rule | Shuffled) else name_of(rule)
+    return str(rule) if isinstance(rule, Rule | Shuffled | Teaching) else name_of(rule)
 
 
 def rules_in(rule: AnyRule) -> list[str]:
     """The names of the rules of ours that it is made of."""
     inner = rule.rule if isinstance(rule, Shuffled) else rule
     return inner.name.split(",") if isinstance(inner, Rule) else []
+
+
+def opinions_in(rule: AnyRule) -> tuple[str, ...]:
+    """The second opinions that an arm asks for."""
+    return rule.opinions if isinstance(rule, Teaching) else ()
 
 
 def first_of(rules: Mapping[str, str]) -> str:
@@ -152,17 +158,19 @@ def folder_of(arm: str) -> str:
 
 
 def _by_name(name: str, recipe: Recipe) -> AnyRule:
+    if name == best.name:
+        return best
     if name.partition("-")[0] == "shuffled":
         return shuffled(_by_name(name.partition("-")[2] or "debiased", recipe), seed=recipe.seed)
     parts = name.split(",")
     for part in parts:
         if part not in RULES:
-            close = difflib.get_close_matches(part, [*RULES, "shuffled"], 1)
+            close = difflib.get_close_matches(part, [*RULES, "shuffled", best.name], 1)
             raise ConfigError(
                 "unknown rule",
                 where="rule",
                 found=repr(part),
-                expected=", ".join([*RULES, "shuffled"]),
+                expected=", ".join([*RULES, "shuffled", best.name]),
                 remedy=f"did you mean {close[0]}?" if close else "name one of them, or several with commas to multiply them",
             )
     rules = [RULES[part] for part in parts]

@@ -22,11 +22,12 @@ from torch import Tensor, nn
 
 import wdistill
 from wdistill import checks, store
-from wdistill.arms import Arm, arms_of, first_of, folder_of, name_of, rules_in
+from wdistill.arms import Arm, arms_of, first_of, folder_of, name_of, opinions_in, rules_in
 from wdistill.environment import environment
 from wdistill.errors import ConfigError, FileError, InputError, StorageError
 from wdistill.job import hear
 from wdistill.ledger import Ledger
+from wdistill.methods.teaching import OPINIONS
 from wdistill.outcome import Outcome
 from wdistill.recipe import Recipe, changes, check_recipe, to_json
 from wdistill.runs import metrics_bytes, read_run
@@ -34,7 +35,8 @@ from wdistill.signals import Stop, stopping
 from wdistill.training import tensors
 from wdistill.training.data import Split, check_leak, has_ids, overlap, split_of
 from wdistill.training.labels import by_module, by_table, label, read_labels
-from wdistill.training.networks import NETWORKS
+from wdistill.training.networks import NETWORKS as SHAPES
+from wdistill.training.opinions import NETWORKS, available, by_forests, by_networks, gold_folds
 from wdistill.training.predicting import accuracy, classes_of, predict
 from wdistill.training.randomness import begin, key
 from wdistill.training.stage import StoppedError, Watch
@@ -347,11 +349,14 @@ class _Distillation:
         do_all: Callable[[Sequence[Work]], None],
         watch: Watch,
     ) -> None:
-        def work(name: str, model: nn.Module, arm: Arm | None = None) -> Work:
+        def work(name: str, model: nn.Module, arm: Arm | None = None, fold: int | None = None) -> Work:
             device, recipe = str(self.device), self.recipe if arm is None else arm.recipe(self.recipe)
             rule, read = (None, None) if arm is None else (arm.rule, teacher if recipe.vid else None)
-            return Work(self.folder, name, rule, copy.deepcopy(model), splits, classes, recipe, device, read)
+            own = copy.deepcopy(model)
+            return Work(self.folder, name, rule, own, splits, classes, recipe, device, read, fold, tuple(opinions))
 
+        asked = [name for name in OPINIONS if any(name in opinions_in(arm.rule) for arm in self.arms.values())]
+        opinions = available(asked, self.recipe, splits["labeled"].inputs, table=teacher is None) if asked else []
         pretraining = [work("student", student)] if teacher is None else [work("teacher", teacher), work("student", student)]
         do_all(pretraining)
         self._remember()
@@ -360,8 +365,48 @@ class _Distillation:
         if "accuracies" not in self.ledger.state:
             spent = {"labels": time.perf_counter() - started}
             self._remember(seconds=spent, accuracies=self._accuracies(splits, student))
+        models = {"second": student, "retrained": teacher}
+        initial = {name: self._initial(model, NETWORKS[name]) for name in opinions if (model := models.get(name))}
+        folds = np.unique(gold_folds(splits["validation"], self.recipe)).tolist()
+        do_all([work(name, model, fold=fold) for name, model in initial.items() for fold in folds])
+        self._ask(opinions, splits, initial, classes, watch)
         do_all([work(name, student, arm) for name, arm in self.arms.items()])
         self._remember()
+
+    def _initial(self, model: nn.Module, name: str) -> nn.Module:
+        """A copy as the run began with it."""
+        copied, file = copy.deepcopy(model), f"initial/{name}.safetensors"
+        tensors.load_parameters(copied, tensors.from_bytes(self.ledger.read(file), file), name)
+        return copied
+
+    def _ask(
+        self,
+        opinions: Sequence[str],
+        splits: Mapping[str, Split],
+        networks: Mapping[str, nn.Module],
+        classes: int,
+        watch: Watch,
+    ) -> None:
+        """Let every second opinion read gold and unlabeled rows once."""
+        folds, started = gold_folds(splits["validation"], self.recipe), time.perf_counter()
+        gold, rest = splits["validation"], splits["unlabeled"]
+        read = {"validation": gold, "unlabeled": rest}
+        for name in opinions:
+            if name not in networks:
+                own = by_forests(splits["labeled"], gold, rest, folds, classes, self.recipe.seed)
+                label(self.folder / "opinions" / name, read, own, watch, name)
+                continue
+            models = []
+            for fold in np.unique(folds):
+                models.append(copy.deepcopy(networks[name]).to(self.device))
+                found = Ledger(self.folder / "opinions" / f"{name}-{fold}").read("parameters.safetensors")
+                tensors.load_parameters(models[-1], tensors.from_bytes(found, name), name)
+            label(
+                self.folder / "opinions" / name, read, by_networks(models, folds, self.recipe.precision, watch), watch, name
+            )
+        if opinions and "opinions" not in self.ledger.state.get("seconds", {}):
+            seconds = {**self.ledger.state.get("seconds", {}), "opinions": time.perf_counter() - started}
+            self._remember(seconds=seconds)
 
     def _label(
         self,
@@ -570,7 +615,7 @@ def _model_identity(model: nn.Module, given: Any, epochs: int) -> dict[str, Any]
     """What tells a module from another: its layers, its parameters' shapes, and their values where it comes trained."""
     state = model.state_dict()
     shapes = json.dumps([[name, list(each.shape), str(each.dtype)] for name, each in state.items()])
-    reference = {kind: name for name, kind in NETWORKS.items()}.get(type(model))
+    reference = {kind: name for name, kind in SHAPES.items()}.get(type(model))
     found: dict[str, Any] = {"type": type(model).__name__, "shapes": store.digest(shapes.encode())}
     found |= {"layers": store.digest(re.sub(r"0x[0-9a-f]+", "", repr(model)).encode())}  # addresses change by themselves
     found |= {"parameters": sum(each.numel() for each in model.parameters())}

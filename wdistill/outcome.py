@@ -60,6 +60,7 @@ class Training:
     seconds: Mapping[str, float] = field(default_factory=dict)  # by kind of work: train, evaluate, forward, estimate, store
     rule: str = ""  # of an arm: the name of its rule, where it is known
     settings: Mapping[str, Any] = field(default_factory=dict)  # of an arm: those that are not the recipe's
+    why: str = ""  # of an arm whose method chose: what it saw
 
     @property
     def best(self) -> float | None:

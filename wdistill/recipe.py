@@ -62,7 +62,7 @@ class Recipe:
 
     # how to weigh
     rule: tuple[str, ...] = setting(
-        ("debiased",), "an arm: a rule, rules to multiply with commas, or shuffled (the control); repeat for more arms"
+        ("debiased",), "an arm: a rule, rules to multiply with commas, shuffled (the control), or best; repeat for more arms"
     )
     confidence: Literal["margin", "entropy"] = setting("margin", "of teacher and student")
     estimate: Literal["paper", "conditional", "ratio"] = setting("paper", "how neighbours are averaged")

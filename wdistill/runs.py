@@ -4,6 +4,8 @@ RUN/generation-*.json    the run's ledger: recipe, data, environment, warnings, 
     initial/             parameters that teacher and student began with
     teacher/ student/    ledgers of the two pretrainings
     labels/              the teacher's logits by row id
+    opinions/NAME-0/ …   ledgers of models that learn from gold rows too, where an arm asks for them
+    opinions/NAME/       what they say, by row id
     arms/NAME/           a ledger for every arm: weights by row id, checkpoints, the student's parameters
     metrics.jsonl        one line for every epoch
     report.html          for people
@@ -123,7 +125,7 @@ def _training(folder: Path, name: str) -> Training | None:
     state: Mapping[str, Any] = found.state
     refreshes = tuple(refresh_of(each) for each in state["refreshes"])
     epochs = tuple(Epoch(**each) for each in state["epochs"])
-    return Training(name, epochs, refreshes, _fitted(folder, found), state["seconds"])
+    return Training(name, epochs, refreshes, _fitted(folder, found), state["seconds"], why=state.get("why", ""))
 
 
 def _fitted(folder: Path, found: Generation) -> tuple[Fitted, ...]:

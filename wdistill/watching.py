@@ -98,7 +98,7 @@ def _lines() -> Say:
             _print(f"{name}: weights estimated, {weights}")
         elif message["what"] == "labels" and (now - last >= QUIET or message["rows"] == message["total"]):
             last = now
-            _print(f"labels: {message['rows']:,} of {message['total']:,} rows")
+            _print(f"{name}: {message['rows']:,} of {message['total']:,} rows")
 
     return say
 

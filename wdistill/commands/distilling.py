@@ -49,6 +49,12 @@ def add(commands: Any) -> None:
     flag("--test", type=Path, metavar="X", help="rows to measure the student on")
     flag("--run", required=True, type=Path, metavar="FOLDER", dest="folder", help="where everything goes")
     flag("--recipe", action="append", default=[], type=Path, metavar="R", help="a TOML file with any of the settings below")
+    flag(
+        "--method",
+        choices=["paper", "best"],
+        help="paper: the arms that --rule names (default); best: one arm that is taught the gold rows as labels, and "
+        "targets corrected by second opinions where the gold rows speak for them",
+    )
     add_flags(distill)
     distill.set_defaults(run=run_distill)
 
@@ -70,19 +76,37 @@ def run_distill(arguments: argparse.Namespace) -> None:
 
     from wdistill.distillation import distill
     from wdistill.pages import terminal_table
+    from wdistill.pages.tables import choices
     from wdistill.recipe import given, read_recipe
     from wdistill.runs import state_of
     from wdistill.training.files import read_data
 
-    recipe = read_recipe(arguments.recipe, given(arguments))
+    recipe = read_recipe(arguments.recipe, _with_method(arguments.method, given(arguments)))
     names = ("labeled", "validation", "unlabeled", "test")
     data = {name: read_data(path) for name in names if (path := getattr(arguments, name)) is not None}
     finished = state_of(arguments.folder) == "finished"
     report = distill(_teacher(arguments.teacher), Named(arguments.student), **data, recipe=recipe, run=arguments.folder)
     console = Console()
     console.print(terminal_table(str(arguments.folder), [report.outcome]))
+    for name, why in choices([report.outcome]):
+        console.print(f"{name}: {why}", markup=False, highlight=False, soft_wrap=True)
     said = "was finished before: nothing has changed" if finished else "written: look at report.html"
     console.print(f"{arguments.folder} {said}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _with_method(method: str | None, flags: dict[str, Any]) -> dict[str, Any]:
+    """The arm of a method among the flags."""
+    if method != "best":
+        return flags
+    if "rule" in flags:
+        raise ConfigError(
+            "two ways to name the arms",
+            where="--method best",
+            found=f"--rule {' --rule '.join(flags['rule'])}",
+            expected="--method best alone, or arms by --rule, of which best may be one",
+            remedy="write --rule best beside the others",
+        )
+    return {**flags, "rule": ("best",)}
 
 
 class Named:

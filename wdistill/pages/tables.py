@@ -203,6 +203,16 @@ def own_settings(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
     return settings([{name: "; ".join(map(" = ".join, own)) for name, own in each.items()} for each in arms])
 
 
+def choices(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
+    """Arms whose method chose what to teach, and why."""
+    found: dict[str, list[str]] = {}
+    for each in outcomes:
+        for name, arm in each.arms.items():
+            if arm.why:
+                found.setdefault(name, []).append(arm.why)
+    return [(name, "; ".join(dict.fromkeys(reasons))) for name, reasons in found.items()]
+
+
 def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping) and (value or not name):
         for key, inner in value.items():

@@ -22,8 +22,17 @@ from wdistill.weighting import log_probabilities
 CHUNK = 1 << 24  # predictions of a chunk
 
 
-def label(folder: Path, splits: Mapping[str, Split], read: Callable[[Split, slice], NDArray[Any]], watch: Watch) -> None:
-    """Store the logits (n, K) of every split, chunk by chunk; chunks that are there already are not read again."""
+def label(
+    folder: Path,
+    splits: Mapping[str, Split],
+    read: Callable[[Split, slice], NDArray[Any]],
+    watch: Watch,
+    name: str = "labels",
+) -> None:
+    """Store the logits (n, K) of every split, chunk by chunk; chunks that are there already are not read again.
+
+    `name` is what the progress is called.
+    """
     ledger = Ledger(folder)
     ledger.clean()
     if ledger.state.get("finished"):
@@ -33,12 +42,12 @@ def label(folder: Path, splits: Mapping[str, Split], read: Callable[[Split, slic
     for split in splits.values():
         width = int(read(split, slice(0, 1)).shape[1])
         for number, part in enumerate(_chunks(len(split), width)):
-            name = f"{split.name}-{number:06d}.parquet"
-            if name not in ledger.generation.files:
+            file = f"{split.name}-{number:06d}.parquet"
+            if file not in ledger.generation.files:
                 content = table_bytes({"id": split.ids[part], "teacher": read(split, part)})
-                ledger.commit({"finished": False}, {name: content})
+                ledger.commit({"finished": False}, {file: content})
             done += part.stop - part.start
-            watch.say({"stage": "labels", "what": "labels", "rows": done, "total": total})
+            watch.say({"stage": name, "what": "labels", "rows": done, "total": total})
             if watch.stopping():
                 raise StoppedError(f"stopped after {done} of {total} rows were labeled")
     ledger.commit({"finished": True})

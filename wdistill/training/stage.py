@@ -81,6 +81,8 @@ class Stage:
     restore: Callable[[Ledger, Refresh], Tensor] | None = None  # the weights of an earlier estimate, from its file
     every: int | None = None  # epochs from one estimate to the next
     guide: Guide | None = None  # what is minimised beside the cross-entropy, with the same weights
+    loss: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None  # logits, targets, rows → (b,), not the cross-entropy
+    why: str = ""  # of an arm whose method chose: what it saw
     trajectory: bool = False  # measure accuracies after every epoch, not only the last
 
 
@@ -199,7 +201,10 @@ class _Run:
         except Exception as error:
             raise failed(error, f"the {self.stage.name}", batch) from error
         targets, weights = self.targets.index_select(0, rows), self.weights.index_select(0, rows)
-        mean = weighted_loss(logits, targets, weights, self.stage.temperature)
+        if self.stage.loss:
+            mean = weighted_mean(self.stage.loss(logits, targets, rows), weights)
+        else:
+            mean = weighted_loss(logits, targets, weights, self.stage.temperature)
         if self.stage.scale != 1:
             mean = mean * self.stage.scale
         if self.stage.guide:
@@ -347,12 +352,12 @@ class _Run:
         old = [name for name in self.ledger.generation.files if name.startswith("weights/") and Path(name).stem not in kept]
         drop = [*old, *([self.checkpoint] if self.checkpoint and self.checkpoint not in files else [])]
         self.at.scale = self.scaler.state_dict() or None
-        self.ledger.commit({**asdict(self.at), **more}, {**self.files, **files}, drop)
+        self.ledger.commit({**asdict(self.at), "why": self.stage.why, **more}, {**self.files, **files}, drop)
         self.files = {}
 
     def _resume(self) -> None:
         state = dict(self.ledger.state)
-        self.checkpoint = state.pop("checkpoint")
+        self.checkpoint, _ = state.pop("checkpoint"), state.pop("why", "")
         self.at = _from_json(state)
         found = self._tensors(self.checkpoint)
         tensors.load_parameters(self.model, tensors.under("model/", found), self.stage.name)

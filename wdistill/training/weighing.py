@@ -41,6 +41,14 @@ class Weigher:
     first: int  # where the unlabeled rows begin among the examples
     rows: int  # examples altogether; all others have weight 1
     watch: Watch
+    targets: NDArray[np.float32] | None = None  # (n, K), where they are not the teacher's own; kept beside the weights
+
+    def evidence(self, student: nn.Module) -> Evidence:
+        """What a rule sees of the student as it is now."""
+        validation_student = predict(student, self.validation.inputs, self.precision, between=self._between)
+        return self._evidence(
+            validation_student, predict(student, self.unlabeled.inputs, self.precision, between=self._between)
+        )
 
     def estimate(self, student: nn.Module, after: int) -> Estimate:
         """Weights for the student as it is now, having been trained for `after` epochs of the second stage."""
@@ -106,7 +114,7 @@ class Weigher:
         columns = {"weight": weighed.weights, "error": weighed.error, "distortion": weighed.distortion}
         columns |= {f"weight_{name}": values for name, values in weighed.factors.items()}
         small = {name: None if values is None else values.astype(np.float32) for name, values in columns.items()}
-        files = {file: table_bytes({"id": self.unlabeled.ids, **small})}
+        files = {file: table_bytes({"id": self.unlabeled.ids, **small, "targets": self.targets})}
         if fitted is not None:
             with suppress(ConfigError):  # a rule of the user's, or a confidence without a name: its state stays unknown
                 files[file.replace(".parquet", ".npz")] = states.to_bytes(fitted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,13 +13,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from wdistill.arms import AnyRule, folder_of
+from wdistill.evidence import Evidence
 from wdistill.ledger import Ledger
+from wdistill.methods.lessons import Case, Loss
+from wdistill.methods.losses import CrossEntropy
+from wdistill.methods.teaching import Teaching
 from wdistill.recipe import Recipe
 from wdistill.threads import blocks
 from wdistill.training import tensors
 from wdistill.training.data import Split, on_device
 from wdistill.training.inputs import Picked, union
 from wdistill.training.labels import read_labels
+from wdistill.training.losses import soft_cross_entropy
+from wdistill.training.opinions import NETWORKS, gold_folds, read_opinion
 from wdistill.training.predicting import device_of
 from wdistill.training.randomness import key, permutation
 from wdistill.training.stage import Examples, Guide, Stage, Watch, run_stage
@@ -42,9 +48,13 @@ class Work:
     recipe: Recipe
     device: str
     teacher: nn.Module | None = None  # of an arm whose recipe pairs its layers; its parameters are those of the run
+    fold: int | None = None  # of a second opinion, which learns from all gold rows but these
+    opinions: tuple[str, ...] = ()  # that an arm may read
 
     @property
     def folder(self) -> Path:
+        if self.fold is not None:
+            return self.run / "opinions" / f"{self.name}-{self.fold}"
         return self.run / self.name if self.rule is None else self.run / "arms" / folder_of(self.name)
 
 
@@ -54,7 +64,12 @@ def do(work: Work, watch: Watch) -> None:
         device = torch.device(work.device)
         model = work.model.to(device)
         splits = {name: on_device(split, device) for name, split in work.splits.items()}
-        pretrain(work, model, splits, watch) if work.rule is None else train_arm(work, work.rule, model, splits, watch)
+        if work.rule is not None:
+            train_arm(work, work.rule, model, splits, watch)
+        elif work.fold is not None:
+            train_opinion(work, work.fold, model, splits, watch)
+        else:
+            pretrain(work, model, splits, watch)
 
 
 def pretrain(work: Work, model: nn.Module, splits: Mapping[str, Split], watch: Watch) -> None:
@@ -67,51 +82,138 @@ def pretrain(work: Work, model: nn.Module, splits: Mapping[str, Split], watch: W
     run_stage(stage, model, work.recipe, _measured(splits, splits["validation"]), watch)
 
 
+def train_opinion(work: Work, fold: int, model: nn.Module, splits: Mapping[str, Split], watch: Watch) -> None:
+    """A model on the labeled rows and the gold rows of all folds but one."""
+    validation = splits["validation"]
+    parts = [splits["labeled"], _picked(validation, np.flatnonzero(gold_folds(validation, work.recipe) != fold))]
+    labels = torch.cat([part.labels for part in parts if part.labels is not None])
+    ids = np.concatenate([part.ids.astype(object) for part in parts])
+    examples = Examples(union([part.inputs for part in parts]), labels, torch.ones(len(labels)), ids)
+    epochs = work.recipe.teacher_epochs if NETWORKS[work.name] == "teacher" else work.recipe.student_epochs
+    stage = Stage(f"{work.name}-{fold}", work.folder, examples, epochs, order=work.name)
+    run_stage(stage, model, work.recipe, {}, watch)
+
+
 def train_arm(work: Work, rule: AnyRule, model: nn.Module, splits: Mapping[str, Split], watch: Watch) -> None:
     """Lines 5 to 10 of Algorithm 1: the pretrained student on the union, with weights that the rule estimates."""
-    recipe, labeled, unlabeled = work.recipe, splits["labeled"], splits["unlabeled"]
+    start = Ledger(work.run / "student")
+    tensors.load_parameters(model, tensors.from_bytes(start.read("parameters.safetensors"), "student"), "student")
+    taught = (
+        _by_method(work, rule, model, splits, watch) if isinstance(rule, Teaching) else _by_rule(work, rule, splits, watch)
+    )
+    with guiding(work, model, splits["labeled"]) as guide:
+        run_stage(replace(taught.stage, guide=guide), model, work.recipe, _measured(splits, taught.weighing), watch)
+
+
+@dataclass(frozen=True, eq=False)
+class Taught:
+    """An arm ready to be trained, and the gold rows that its validation accuracy is measured on."""
+
+    stage: Stage
+    weighing: Split
+
+
+def _by_rule(work: Work, rule: AnyRule, splits: Mapping[str, Split], watch: Watch) -> Taught:
+    """The teacher's own targets, and weights that may be refreshed."""
+    recipe = work.recipe
     weighing, gold = halves(splits["validation"], recipe)
-    teacher, validation_teacher = (read_labels(work.run / "labels", name) for name in ("unlabeled", "validation"))
+    weigher = _weigher(work, rule, weighing, splits["unlabeled"], watch)
+    kept = weigher.validation_teacher[rows_that_weigh(len(splits["validation"]), recipe)]
+    weigher = replace(weigher, validation_teacher=kept)
+    parts = _parts(splits, gold)
+    targets = targets_of(_known(parts), weigher.teacher, recipe, work.classes)
+    return Taught(_arm_stage(work, parts, targets, weigher), weighing)
+
+
+def _by_method(work: Work, rule: Teaching, student: nn.Module, splits: Mapping[str, Split], watch: Watch) -> Taught:
+    """What the method makes of the pretrained student and the second opinions, decided once."""
+    recipe, validation = work.recipe, splits["validation"]
+    weigher = _weigher(work, rule, validation, splits["unlabeled"], watch)
+    heard = {name: read_opinion(work.run / "opinions" / name, recipe.temperature) for name in work.opinions}
+    opinions = {name: each for name, each in heard.items() if name in rule.opinions}
+    lesson = rule.method(Case(weigher.evidence(student), opinions, recipe.targets, recipe.seed))
+    parts = _parts(splits, validation if lesson.gold or recipe.validation_in_training == "yes" else None)
+    known = [torch.nn.functional.one_hot(labels, work.classes).float() for labels in _known(parts)]
+    taught = lesson.targets.astype(np.float32)
+    targets = torch.cat([known[0], torch.from_numpy(taught), *known[1:]])
+    stage = _arm_stage(work, parts, targets, replace(weigher, rule=Given(lesson.weights), targets=taught))
+    own = None if isinstance(lesson.loss, CrossEntropy) else special(lesson.loss, len(parts[0]), len(parts[1]))
+    return Taught(replace(stage, every=None, loss=own, why=lesson.why), validation)
+
+
+def _weigher(work: Work, rule: AnyRule, validation: Split, unlabeled: Split, watch: Watch) -> Weigher:
+    labels = {name: read_labels(work.run / "labels", name) for name in ("unlabeled", "validation", "labeled")}
+    teacher, validation_teacher = labels["unlabeled"], labels["validation"]
     assert teacher is not None and validation_teacher is not None
-    assert labeled.labels is not None
-    parts = [labeled, unlabeled] if gold is None else [labeled, unlabeled, gold]
-    weigher = Weigher(
+    return Weigher(
         rule,
-        weighing,
+        validation,
         unlabeled,
-        validation_teacher[rows_that_weigh(len(splits["validation"]), recipe)],
+        validation_teacher,
         teacher,
-        read_labels(work.run / "labels", "labeled"),
-        recipe.temperature,
-        recipe.precision,
-        first=len(labeled),
-        rows=sum(len(part) for part in parts),
+        labels["labeled"],
+        work.recipe.temperature,
+        work.recipe.precision,
+        first=len(work.splits["labeled"]),
+        rows=0,
         watch=watch,
     )
-    known = [labeled.labels, *([] if gold is None or gold.labels is None else [gold.labels])]
-    examples = Examples(
-        union([part.inputs for part in parts]),
-        targets_of(known, teacher, recipe, work.classes),
-        torch.ones(weigher.rows),
-        np.concatenate([part.ids.astype(object) for part in parts]),
-    )
-    stage = Stage(
+
+
+def _parts(splits: Mapping[str, Split], gold: Split | None) -> list[Split]:
+    """The rows that an arm is trained on: labeled, unlabeled, and gold ones."""
+    return [splits["labeled"], splits["unlabeled"], *([] if gold is None else [gold])]
+
+
+def _known(parts: Sequence[Split]) -> list[Tensor]:
+    """The truth of labeled and gold rows."""
+    return [part.labels for part in (parts[0], *parts[2:]) if part.labels is not None]
+
+
+def _arm_stage(work: Work, parts: Sequence[Split], targets: Tensor, weigher: Weigher) -> Stage:
+    recipe, rows = work.recipe, sum(len(part) for part in parts)
+    weighs = replace(weigher, rows=rows)
+    return Stage(
         work.name,
         work.folder,
-        examples,
+        Examples(
+            union([part.inputs for part in parts]),
+            targets,
+            torch.ones(rows),
+            np.concatenate([part.ids.astype(object) for part in parts]),
+        ),
         recipe.epochs,
         order="arm",  # the same for all arms: differences are paired
         temperature=recipe.temperature,
         scale=recipe.temperature**2 if recipe.temperature_squared else 1.0,
-        estimate=weigher.estimate,
-        restore=weigher.restore,
+        estimate=weighs.estimate,
+        restore=weighs.restore,
         every=recipe.refresh,
         trajectory=True,
     )
-    start = Ledger(work.run / "student")
-    tensors.load_parameters(model, tensors.from_bytes(start.read("parameters.safetensors"), "student"), "student")
-    with guiding(work, model, labeled) as guide:
-        run_stage(replace(stage, guide=guide), model, recipe, _measured(splits, weighing), watch)
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A rule that has made up its mind."""
+
+    weights: NDArray[np.float64]  # (n,)
+    name = "given"
+
+    def __call__(self, evidence: Evidence) -> NDArray[np.float64]:
+        return self.weights
+
+
+def special(loss: Loss, first: int, n: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """A loss for the unlabeled rows, which are n from `first` on; all others have the cross-entropy."""
+
+    def per_example(logits: Tensor, targets: Tensor, rows: Tensor) -> Tensor:
+        losses = soft_cross_entropy(logits, targets)
+        own = torch.nonzero((rows >= first) & (rows < first + n))[:, 0]
+        found: Tensor = loss(logits[own].to(losses.dtype), targets[own].to(losses.dtype), rows[own] - first)
+        return losses.index_put((own,), found)
+
+    return per_example
 
 
 def guiding(work: Work, student: nn.Module, labeled: Split) -> AbstractContextManager[Guide | None]:

@@ -1,0 +1,134 @@
+"""Many small students trained side by side as one model: exactly as if each were trained alone, since every step of Adam is
+elementwise and no layer mixes them. All see the same batches, so that every difference is paired."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import batch_norm, conv2d, max_pool2d
+
+from wdistill.methods.lessons import Loss
+from wdistill.methods.losses import CrossEntropy
+
+Floats = NDArray[np.float64]
+Moved = Callable[[int, "Students"], None]  # called after every epoch
+
+
+class Students(nn.Module):
+    """S students of one shape; inputs (b, …) → logits (S, b, K). Their parameters have the students first."""
+
+    def __len__(self) -> int:
+        return len(next(self.parameters()))
+
+    def copies(self, count: int) -> Students:
+        """So many copies of the first student."""
+        copied = copy.deepcopy(self)
+        for each in (*copied.parameters(), *copied.buffers()):
+            each.data = each.data[:1].repeat(count, *[1] * (each.ndim - 1))
+        return copied
+
+
+class Perceptrons(Students):
+    """Multi-layer perceptrons with ReLU."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__()
+        linears = [nn.Linear(before, after) for before, after in pairwise(sizes)]
+        self.weights = nn.ParameterList(each.weight.detach().T[None].clone() for each in linears)
+        self.biases = nn.ParameterList(each.bias.detach()[None, None].clone() for each in linears)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        first = self.weights[0]  # all students read the same inputs: one product
+        wide = inputs.flatten(1) @ first.permute(1, 0, 2).reshape(first.shape[1], -1)
+        hidden = wide.view(len(inputs), len(self), -1).permute(1, 0, 2) + self.biases[0]
+        for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
+            hidden = torch.baddbmm(bias, hidden.relu(), weight)
+        logits: Tensor = hidden
+        return logits
+
+
+class Networks(Students):
+    """Convolutional networks: three convolutions with batch norm and ReLU, halving after two, and a mean over pixels."""
+
+    def __init__(self, channels: int, classes: int, width: int) -> None:
+        super().__init__()
+        sizes = [channels, width, 2 * width, 4 * width]
+        layers = [nn.Conv2d(before, after, 3, bias=False) for before, after in pairwise(sizes)]
+        last = nn.Linear(sizes[-1], classes)
+        self.kernels = nn.ParameterList(each.weight.detach()[None].clone() for each in layers)
+        self.scales = nn.ParameterList(torch.ones(1, each) for each in sizes[1:])
+        self.shifts = nn.ParameterList(torch.zeros(1, each) for each in sizes[1:])
+        self.weight, self.bias = (
+            nn.Parameter(last.weight.detach().T[None].clone()),
+            nn.Parameter(last.bias.detach()[None, None].clone()),
+        )
+        for i, each in enumerate(sizes[1:]):
+            self.register_buffer(f"mean{i}", torch.zeros(1, each))
+            self.register_buffer(f"variance{i}", torch.ones(1, each))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        maps, count = inputs, len(self)
+        for i, (kernel, scale, shift) in enumerate(zip(self.kernels, self.scales, self.shifts, strict=True)):
+            maps = conv2d(maps, kernel.flatten(0, 1), padding=1, groups=count if i else 1)
+            mean, variance = (self.get_buffer(f"{name}{i}").view(-1) for name in ("mean", "variance"))
+            maps = batch_norm(maps, mean, variance, scale.view(-1), shift.view(-1), self.training).relu()
+            maps = max_pool2d(maps, 2) if i < 2 else maps.mean((2, 3))
+        return torch.baddbmm(self.bias, maps.view(len(inputs), count, -1).permute(1, 0, 2), self.weight)
+
+
+def train(
+    students: Students,
+    inputs: Tensor,
+    targets: Tensor,
+    weights: Tensor,
+    *,
+    epochs: int,
+    seed: int,
+    batch: int,
+    rate: float = 1e-3,
+    losses: Sequence[Loss] | None = None,
+    first: int = 0,
+    moved: Moved | None = None,
+) -> None:
+    """Adam, its rate going down in steps: inputs (n, d), targets (S, n, K), weights (S, n).
+
+    `losses`: one for each student, of the rows from `first` on; the rows before have the cross-entropy.
+    """
+    optimizer = torch.optim.Adam(students.parameters(), rate, fused=True)
+    shuffle = torch.Generator().manual_seed(seed)
+    special = [(s, loss) for s, loss in enumerate(losses or ()) if not isinstance(loss, CrossEntropy)]
+    for epoch in range(epochs):
+        students.train()
+        for group in optimizer.param_groups:
+            group["lr"] = rate * _step(epoch / epochs)
+        for rows in torch.randperm(len(inputs), generator=shuffle).split(batch):  # type: ignore[no-untyped-call]
+            logits = students(inputs[rows])
+            found = -(targets[:, rows] * logits.log_softmax(-1)).sum(-1)
+            later = rows >= first
+            for s, loss in special:
+                own = loss(logits[s][later], targets[s, rows[later]], rows[later] - first)
+                found = found.index_put((torch.tensor(s), torch.nonzero(later)[:, 0]), own)
+            total = (weights[:, rows] * found).sum() / len(rows)
+            optimizer.zero_grad(set_to_none=True)
+            total.backward()
+            optimizer.step()
+        if moved:
+            moved(epoch + 1, students)
+
+
+def predictions(students: Students, inputs: Tensor, block: int = 4096) -> Floats:
+    """Probabilities (S, n, K)."""
+    students.eval()
+    with torch.no_grad():
+        parts = [students(part).double().softmax(-1) for part in inputs.split(block)]  # type: ignore[no-untyped-call]
+    return np.asarray(torch.cat(parts, 1).numpy())
+
+
+def _step(done: float) -> float:
+    return 1.0 if done < 0.6 else 0.2 if done < 0.85 else 0.03

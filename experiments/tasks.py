@@ -1,0 +1,155 @@
+"""The tasks of the leaderboard: real data, teachers whose errors are their own, students that are small.
+
+Half of the tasks are there to choose settings by, and half to confirm them; which is which was fixed before any run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.models import Maker, Model, boosting, linear, networks, perceptrons, stacked
+from wdistill.datasets import load
+from wdistill.datasets.locating import root_of
+from wdistill.errors import FileError
+
+Ints = NDArray[np.int64]
+Images = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """All rows of a task. The teacher may read them in a form of its own."""
+
+    inputs: Images  # (n, …) as the student reads them
+    labels: Ints  # (n,)
+    test_inputs: Images
+    test_labels: Ints
+    seen: Any  # (n, …) as the teacher reads them
+
+    @property
+    def classes(self) -> int:
+        return int(self.labels.max()) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One task: where its rows come from, who teaches, who learns."""
+
+    name: str
+    half: Literal["tuning", "confirmation"]
+    pool: Callable[[Path | None], Pool]
+    labeled: int  # rows that teacher and student learn from first
+    unlabeled: int  # rows at most
+    teacher: Model
+    student: Maker
+    pretraining: int  # epochs of the student on the labeled rows, and of a second opinion of its kind
+    epochs: int  # of the second stage
+    rate: float = 1e-3
+    external: int = 0  # rows that the teacher alone learns from: it is then a table, and nobody can retrain it
+    all_methods: bool = True  # or those that are run everywhere
+
+
+def images(name: str, test: int = 4000) -> Callable[[Path | None], Pool]:
+    """A data set of `wdistill data`, its pixels in about [−2, 2]."""
+
+    def pool(root: Path | None) -> Pool:
+        found = load(name, root=root)
+        train, tested = _pixels(found.train.inputs), _pixels(found.test.inputs[:test])
+        return Pool(train, np.asarray(found.train.labels), tested, np.asarray(found.test.labels[:test]), train)
+
+    return pool
+
+
+def _pixels(images: NDArray[np.uint8]) -> Images:
+    return np.asarray((np.asarray(images, np.float32) - 127.5) / 64, np.float32)
+
+
+def keel(name: str) -> Callable[[Path | None], Pool]:
+    """A table of KEEL; a fifth of its rows, at least 1,500, are the test set."""
+
+    def pool(root: Path | None) -> Pool:
+        found = _arrays(root, "keel", name)
+        order = np.random.default_rng(0).permutation(len(found["labels"]))
+        inputs, labels = found["inputs"][order], found["labels"][order]
+        tested = max(1500, len(labels) // 5)
+        return Pool(inputs[tested:], labels[tested:], inputs[:tested], labels[:tested], inputs[tested:])
+
+    return pool
+
+
+def imdb(root: Path | None) -> Pool:
+    """Reviews: the teacher reads their words, the student their 100 main directions; 4,000 test rows."""
+    from scipy.sparse import csr_array
+
+    found = _arrays(root, "imdb", "imdb")
+    words = csr_array((found["words_data"], found["words_indices"], found["words_indptr"]))
+    order = np.random.default_rng(0).permutation(len(found["labels"]))
+    inputs, labels, words = found["inputs"][order], found["labels"][order], words[order]
+    return Pool(inputs[4000:], labels[4000:], inputs[:4000], labels[:4000], words[4000:])
+
+
+def _arrays(root: Path | None, kind: str, name: str) -> dict[str, NDArray[Any]]:
+    path = root_of(root) / kind / f"{name}.npz"
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return dict(file)
+    except OSError as error:
+        raise FileError(
+            "the data set is not prepared",
+            where=str(path),
+            found=error.strerror or str(error),
+            expected="arrays that python -m experiments.converting has made",
+            remedy=f"python -m experiments.converting {kind} FOLDER",
+        ) from None
+
+
+WIDE = perceptrons(256, 256)
+FASHION, LETTER = images("fashion"), keel("letter")
+TASKS = (
+    Task("fashion-500", "tuning", FASHION, 500, 8000, stacked(networks(16), 30), perceptrons(64), 40, 10),
+    Task("fashion-1000", "confirmation", FASHION, 1000, 8000, stacked(networks(16), 30), perceptrons(64), 40, 10),
+    Task("fashion-2500", "tuning", FASHION, 2500, 8000, stacked(networks(16), 20), perceptrons(64), 30, 10),
+    Task(
+        "fashion-external", "tuning", FASHION, 500, 8000, stacked(networks(16), 10), perceptrons(64), 40, 10, external=5000
+    ),
+    Task("letter", "tuning", LETTER, 1000, 8000, stacked(WIDE, 40), perceptrons(64), 60, 20),
+    Task("letter-external", "confirmation", LETTER, 1000, 6000, stacked(WIDE, 30), perceptrons(64), 60, 20, external=5000),
+    Task("satimage", "tuning", keel("satimage"), 200, 3000, stacked(WIDE, 60), perceptrons(32), 60, 30),
+    Task("texture", "confirmation", keel("texture"), 200, 3000, stacked(WIDE, 60), perceptrons(32), 60, 30),
+    Task("magic", "tuning", keel("magic"), 500, 8000, boosting, perceptrons(32), 60, 20),
+    Task("penbased", "confirmation", keel("penbased"), 300, 6000, boosting, perceptrons(32), 60, 25),
+    Task("optdigits", "confirmation", keel("optdigits"), 300, 3000, boosting, perceptrons(32), 60, 30),
+    Task("imdb", "confirmation", imdb, 1000, 10000, linear, perceptrons(32), 20, 10, all_methods=False),
+    Task(
+        "cifar10",
+        "tuning",
+        images("cifar10"),
+        2500,
+        5000,
+        stacked(networks(16), 20, rate=3e-3),
+        networks(8),
+        20,
+        8,
+        rate=3e-3,
+        all_methods=False,
+    ),
+    Task(
+        "svhn",
+        "confirmation",
+        images("svhn"),
+        5000,
+        5000,
+        stacked(networks(16), 20, rate=3e-3),
+        networks(8),
+        20,
+        8,
+        rate=3e-3,
+        all_methods=False,
+    ),
+)

@@ -1,0 +1,263 @@
+"""Methods: what each teaches, on small objects; the posterior against a slow reference; gold never seen twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.leaderboard import METHODS
+from wdistill.evidence import Evidence
+from wdistill.methods import choosing, corrected, robust, weighing
+from wdistill.methods.error import boosted, features, learned_error, logistic, neighbors_error
+from wdistill.methods.folds import folds_of, out_of_fold
+from wdistill.methods.lessons import Case, Opinion, one_hot
+from wdistill.methods.losses import CrossEntropy, Forward, Generalised, Mixed, Taylor, Tempered, TwoSided
+from wdistill.methods.posterior import FLOOR, cross_fitted, fit_posterior, logs
+
+K = 3
+
+
+def speaking(truth: np.ndarray, accuracy: float, seed: int, certainty: float = 0.8) -> np.ndarray:
+    """Distributions (n, K) of somebody who is right so often, and always equally sure."""
+    rng = np.random.default_rng(seed)
+    right = rng.random(len(truth)) < accuracy
+    said = np.where(right, truth, (truth + rng.integers(1, K, len(truth))) % K)
+    return np.where(one_hot(said, K) > 0, certainty, (1 - certainty) / (K - 1))
+
+
+def case(
+    m: int = 200, n: int = 300, *, second: float = 0.9, teacher: float = 0.7, targets: str = "soft", seed: int = 0
+) -> Case:
+    rng = np.random.default_rng(seed)
+    gold, rest = rng.integers(0, K, m), rng.integers(0, K, n)
+    gold[:K] = np.arange(K)
+    both = np.concatenate([gold, rest])
+    said = {name: speaking(both, p, seed + i) for i, (name, p) in enumerate({"teacher": teacher, "student": 0.6}.items(), 1)}
+    jitter = np.random.default_rng(seed + 9).dirichlet(np.ones(K), m + n)
+    said = {name: 0.9 * each + 0.1 * jitter for name, each in said.items()}
+    evidence = Evidence(
+        gold, said["teacher"][:m], said["student"][:m], said["teacher"][m:], said["student"][m:], said["teacher"][m:], rest
+    )
+    opinions = {}
+    for i, name in enumerate(("second", "forest", "retrained"), 20):
+        other = speaking(both, second, seed + i)
+        opinions[name] = Opinion(other[:m], other[m:])
+    return Case(evidence, opinions, targets, seed)  # type: ignore[arg-type]
+
+
+# cross-fitting ------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=80), st.integers(0, 3))
+def test_folds_share_out_every_class(labels: list[int], seed: int) -> None:
+    folds = folds_of(np.array(labels), seed=seed)
+    sizes = np.bincount(folds, minlength=min(5, len(labels)))
+    assert sizes.max() - sizes.min() <= 1
+    for label in set(labels):
+        counted = np.bincount(folds[np.array(labels) == label], minlength=min(5, len(labels)))
+        assert counted.max() - counted.min() <= 1
+
+
+@given(st.integers(2, 40))
+def test_nobody_answers_for_a_row_it_has_learned_from(m: int) -> None:
+    folds = folds_of(np.zeros(m, int))
+    asked_rows = []
+
+    def answer(learning: np.ndarray, asked: np.ndarray) -> np.ndarray:
+        assert not set(learning) & set(asked)
+        assert len(learning) + len(asked) == m
+        asked_rows.extend(asked.tolist())
+        return asked.astype(float)
+
+    assert out_of_fold(answer, folds).tolist() == list(range(m))
+    assert sorted(asked_rows) == list(range(m))
+
+
+def test_an_expert_that_remembers_gold_is_not_believed_when_cross_fitted() -> None:
+    """The planted leak: in sample the memory is always right and takes all the weight; out of fold it knows nothing."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, K, 300)
+    teacher = speaking(labels, 0.8, 1)
+    memory = one_hot(labels, K) * 0.98 + 0.01
+    leaked = fit_posterior({"teacher": teacher, "memory": memory}, labels)
+    assert leaked.slopes["memory"] > 1.0
+
+    def remember(learning: np.ndarray, asked: np.ndarray) -> np.ndarray:
+        known = {int(row): labels[row] for row in learning}
+        return np.stack([one_hot(np.array([known[row]]), K)[0] if row in known else np.full(K, 1 / K) for row in asked])
+
+    honest = out_of_fold(remember, folds_of(labels))
+    found = fit_posterior({"teacher": teacher, "memory": honest}, labels)
+    assert abs(found.slopes["memory"]) < 0.01  # its word about other rows changes nothing
+    assert np.mean(cross_fitted({"teacher": teacher, "memory": honest}, labels, folds_of(labels)).argmax(1) == labels) < 0.9
+
+
+# the posterior ------------------------------------------------------------------------------------------------------
+
+
+def test_the_posterior_is_the_minimum_of_its_objective() -> None:
+    """Against a slow reference: the objective as written down, minimised without gradients from another start."""
+    from scipy.optimize import minimize
+
+    from wdistill.methods.posterior import BIAS_PRECISION, SLOPE_PRECISION
+
+    labels = np.random.default_rng(3).integers(0, K, 60)
+    said = {"teacher": speaking(labels, 0.7, 4), "other": speaking(labels, 0.6, 5)}
+
+    def objective(parameters: np.ndarray) -> float:
+        total = 0.0
+        for row, label in enumerate(labels):
+            scores = [
+                sum(parameters[e] * np.log(max(each[row, c], FLOOR)) for e, each in enumerate(said.values()))
+                + parameters[2 + c]
+                for c in range(K)
+            ]
+            total -= scores[label] - np.log(np.sum(np.exp(scores)))
+        off = parameters[:2] - np.array([1.0, 0.0])
+        return total + SLOPE_PRECISION / 2 * off @ off + BIAS_PRECISION / 2 * parameters[2:] @ parameters[2:]
+
+    slow = minimize(objective, np.zeros(5), method="Powell", options={"xtol": 1e-8, "ftol": 1e-12, "maxiter": 20000}).x
+    found = fit_posterior(said, labels)
+    assert np.allclose([*found.slopes.values(), *found.biases], slow, atol=2e-3)
+
+
+@settings(max_examples=20)
+@given(st.permutations(range(40)))
+def test_the_order_of_the_gold_rows_does_not_matter(order: list[int]) -> None:
+    labels = np.random.default_rng(0).integers(0, K, 40)
+    said = {"teacher": speaking(labels, 0.7, 1), "other": speaking(labels, 0.5, 2)}
+    found = fit_posterior(said, labels)
+    again = fit_posterior({name: each[order] for name, each in said.items()}, labels[order])
+    assert np.allclose(list(found.slopes.values()), list(again.slopes.values()), atol=1e-4)
+
+
+def test_a_better_expert_counts_more_and_certainty_has_a_floor() -> None:
+    labels = np.random.default_rng(0).integers(0, K, 400)
+    found = fit_posterior({"teacher": speaking(labels, 0.6, 1), "other": speaking(labels, 0.9, 2)}, labels)
+    assert found.slopes["other"] > 2 * found.slopes["teacher"]
+    impossible = {"teacher": np.eye(K), "other": np.eye(K)[[1, 2, 0]]}
+    assert np.isfinite(found(impossible)).all()
+    assert np.allclose(found(impossible).sum(axis=1), 1)
+    assert logs(np.zeros((1, K))).min() == np.log(FLOOR)
+
+
+# every method -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("targets", ["soft", "hard"])
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_teaches_something_sound(name: str, targets: str) -> None:
+    given_case = case(targets=targets)
+    lesson = METHODS[name](given_case)
+    assert lesson.targets.shape == (300, K) and np.allclose(lesson.targets.sum(axis=1), 1)
+    assert lesson.weights.shape == (300,) and lesson.weights.min() >= 0 and lesson.weights.max() <= 1
+    assert lesson.gold == (name.endswith("+gold") or name == "best")
+    if targets == "hard":
+        assert set(np.unique(lesson.targets)) <= {0.0, 1.0}
+    logits = torch.randn(7, K, dtype=torch.float64, requires_grad=True)
+    rows = torch.tensor([0, 5, 9, 299, 17, 3, 2])
+    losses = lesson.loss(logits, torch.from_numpy(lesson.targets)[rows], rows)
+    assert losses.shape == (7,) and torch.isfinite(losses).all()
+    losses.sum().backward()
+    assert logits.grad is not None and torch.isfinite(logits.grad).all()
+    stacked = torch.stack([logits.detach(), -logits.detach()])
+    both = lesson.loss(stacked, torch.from_numpy(lesson.targets)[rows].expand(2, -1, -1), rows)
+    assert torch.allclose(both[0], losses.detach())  # many students at once lose what each would alone
+
+
+def test_losses_by_hand() -> None:
+    logits = torch.log(torch.tensor([[0.5, 0.3, 0.2]], dtype=torch.float64))
+    target, row = torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.float64), torch.tensor([0])
+    moved = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.0, 0.0, 1.0]])
+
+    def value(loss: object) -> float:
+        return float(loss(logits, target, row))  # type: ignore[operator]
+
+    assert value(CrossEntropy()) == pytest.approx(-np.log(0.3))
+    assert value(Generalised(0.7)) == pytest.approx((1 - 0.3**0.7) / 0.7)
+    assert value(Generalised(1e-6)) == pytest.approx(-np.log(0.3), abs=1e-4)  # towards the cross-entropy
+    assert value(Taylor(2)) == pytest.approx(0.7 + 0.49 / 2)
+    assert value(Forward(moved)) == pytest.approx(-np.log(0.5 * 0.1 + 0.3 * 0.7))
+    assert value(Forward(np.eye(3))) == pytest.approx(-np.log(0.3))
+    assert value(Mixed(np.array([0.9]), np.array([[1.0, 1.0, 0.0]]))) == pytest.approx(-np.log(0.9 * 0.3 + 0.1 * 0.7))
+    assert value(Mixed(np.array([1.0]), np.ones((1, 3)))) == pytest.approx(-np.log(0.3))
+    cooled = np.sqrt([0.5, 0.3, 0.2])
+    assert value(Tempered(2.0)) == pytest.approx(-np.log(cooled[1] / cooled.sum()))
+    assert value(TwoSided(np.array([True]), np.zeros((1, 3), bool))) == pytest.approx(-np.log(0.3))
+    only_not = TwoSided(np.array([False]), np.array([[False, False, True]]))
+    assert value(only_not) == pytest.approx(-np.log(1 - 0.2))
+
+
+def test_weights_follow_the_chance_of_an_error() -> None:
+    """Where agreement gives errors away, the learned weights find them; the control has the same weights elsewhere."""
+    found = case(m=600, n=600, second=1.0)
+    for learner in (logistic, boosted):
+        chances, asked = learned_error(found, learner)
+        assert chances.shape == (600,) and asked.shape == (600,)
+        wrong = found.unlabeled["teacher"].argmax(axis=1) != found.evidence.truth
+        assert asked[wrong].mean() > asked[~wrong].mean() + 0.1
+    assert neighbors_error(found)[0].shape == (600,)
+    assert features(found.unlabeled["teacher"], found.unlabeled["student"]).shape == (600, 7 + K)
+    paper, dealt = weighing.paper()(found), weighing.dealt(found)
+    assert np.array_equal(np.sort(paper.weights), np.sort(dealt.weights))
+
+
+def test_a_constant_teacher_gives_constant_errors() -> None:
+    found = case(teacher=1.0)
+    assert not learned_error(found, logistic)[1].any()
+    assert weighing.above_threshold(found).weights.all()
+
+
+def test_forward_counts_who_is_taken_for_whom() -> None:
+    found = case(m=3000)
+    lesson = robust.forward(found)
+    transition = lesson.loss.transition  # type: ignore[attr-defined]
+    said = found.validation["teacher"].argmax(axis=1)
+    for truth in range(K):
+        counted = np.bincount(said[found.labels == truth], minlength=K) / np.sum(found.labels == truth)
+        assert np.allclose(transition[truth], counted, atol=0.01)
+
+
+def test_corrected_targets_are_right_more_often_than_the_teacher() -> None:
+    found = case(m=400, n=2000, second=0.9, teacher=0.7)
+    truth = found.evidence.truth
+    lesson = corrected.corrected("teacher", "student", "second")(found)
+    assert np.mean(lesson.targets.argmax(axis=1) == truth) > 0.87
+    alone = corrected.labels_alone(found)
+    assert alone.gold and not alone.weights.any()
+
+
+# the choice ---------------------------------------------------------------------------------------------------------
+
+
+def test_best_corrects_where_gold_speaks_for_it() -> None:
+    found = case(m=300, second=0.95, teacher=0.7)
+    lesson = choosing.best(found)
+    assert lesson.gold and "corrected" in lesson.why
+    assert np.mean(lesson.targets.argmax(axis=1) == found.evidence.truth) > 0.9
+    seen = choosing.prospect(found, tuple(found.validation))
+    assert seen.supported and seen.won > seen.lost
+    truth = found.evidence.truth
+    real = np.mean(lesson.targets.argmax(axis=1) == truth) - np.mean(found.unlabeled["teacher"].argmax(axis=1) == truth)
+    assert abs(seen.gain - real) < 0.15
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_best_stays_with_the_teacher_where_nobody_knows_better(seed: int) -> None:
+    """Second opinions that guess: the targets are the teacher's own, and the gold rows are still taught."""
+    found = case(m=100, second=1 / K, teacher=0.9, seed=seed)
+    lesson = choosing.best(found)
+    changed = lesson.targets.argmax(axis=1) != found.unlabeled["teacher"].argmax(axis=1)
+    assert lesson.gold and changed.mean() < 0.02
+
+
+def test_best_falls_back_when_the_evidence_is_thin() -> None:
+    """The same experts, who know somewhat less than the teacher: a few gold rows leave it alone, and say so."""
+    kept = [choosing.best(case(m=20, second=0.45, teacher=0.9, seed=seed)) for seed in range(20)]
+    own = [lesson for lesson in kept if lesson.why.startswith("the teacher's own targets")]
+    assert len(own) >= 15 and all(lesson.gold for lesson in own)
+    assert "20 gold rows" in own[0].why

@@ -1,0 +1,115 @@
+"""`best`: the gold rows as labels always, and other targets than the teacher's where the gold rows speak for them.
+
+Two questions are asked of the gold rows, all of them answered out of fold. Whether the posterior knows more than the teacher
+is asked of the likelihood, which tells it from a hundred rows where accuracies differ by chance. How many points of target
+accuracy it is worth is asked of the rows on which the two disagree: how many there are is counted on the unlabeled rows, and
+how they end on gold, with the posterior's own word as the prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdistill.confidence import Floats
+from wdistill.methods.lessons import Case, Lesson, taught
+from wdistill.methods.posterior import Posterior, cross_fitted, fit_posterior
+
+LEAST = 0.5  # standard errors by which the likelihood has to be better
+WORD = 100.0  # rows that the posterior's own word about its advantage counts for
+TRUST = 0.6  # and how much of that advantage is believed
+
+
+@dataclass(frozen=True, eq=False)
+class Prospect:
+    """What it would mean to teach a posterior over the truth in place of the teacher's word."""
+
+    posterior: Posterior
+    known: Floats  # (m, K) of the gold rows, out of fold
+    likelihood: float  # mean gain in log-likelihood on gold, over the teacher's own predictions recalibrated
+    likelihood_error: float  # its standard error
+    differing: float  # share of the unlabeled rows that would get another class
+    differing_gold: int  # gold rows that would
+    won: int  # of these, rows on which the posterior is right and the teacher wrong
+    lost: int  # and the other way round
+    word: float  # advantage on differing rows that the posterior itself expects, a chance minus a chance
+
+    @property
+    def supported(self) -> bool:
+        """Whether the gold rows speak for it."""
+        return self.likelihood > LEAST * self.likelihood_error
+
+    @property
+    def gain(self) -> float:
+        """Expected gain in target accuracy, a share of the unlabeled rows."""
+        rows = WORD + self.differing_gold
+        return self.differing * (WORD * TRUST * self.word + self.won - self.lost) / rows
+
+    @property
+    def gain_error(self) -> float:
+        """Standard error of the gain."""
+        rows = WORD + self.differing_gold
+        advantage = (WORD * TRUST * self.word + self.won - self.lost) / rows
+        return self.differing * float(np.sqrt(max(1.0 - advantage**2, 0.0) / max(self.differing_gold, 1)))
+
+
+def prospect(case: Case, experts: Sequence[str]) -> Prospect:
+    """Ask the gold rows about the posterior of these experts, of whom the first is the teacher."""
+    known = {name: case.validation[name] for name in experts}
+    asked = {name: case.unlabeled[name] for name in experts}
+    labels, rows = case.labels, np.arange(len(case.labels))
+    fitted, out_of_fold = fit_posterior(known, labels), cross_fitted(known, labels, case.folds)
+    alone = cross_fitted({"teacher": known["teacher"]}, labels, case.folds)
+    gains = np.log(out_of_fold[rows, labels]) - np.log(alone[rows, labels])
+    truth = fitted(asked)
+    said, said_gold = asked["teacher"].argmax(axis=1), known["teacher"].argmax(axis=1)
+    differing, differing_gold = truth.argmax(axis=1) != said, out_of_fold.argmax(axis=1) != said_gold
+    advantage = truth.max(axis=1) - truth[np.arange(len(truth)), said]
+    return Prospect(
+        posterior=fitted,
+        known=out_of_fold,
+        likelihood=float(gains.mean()),
+        likelihood_error=_error(gains),
+        differing=float(differing.mean()),
+        differing_gold=int(differing_gold.sum()),
+        won=int(np.sum(differing_gold & (out_of_fold.argmax(axis=1) == labels))),
+        lost=int(np.sum(differing_gold & (said_gold == labels))),
+        word=float(advantage[differing].mean()) if differing.any() else 0.0,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What to teach about any row, and why."""
+
+    prospect: Prospect
+    why: str
+
+    def targets(self, opinions: Mapping[str, Floats]) -> Floats:
+        """Distributions (n, K), from the probabilities of every expert: the posterior's, or the teacher's own."""
+        return self.prospect.posterior(opinions) if self.prospect.supported else opinions["teacher"]
+
+
+def choose(case: Case) -> Choice:
+    """Corrected targets where they are supported, else the teacher's own."""
+    found = prospect(case, tuple(case.validation))
+    others = ", ".join(name for name in case.validation if name != "teacher")
+    shown = f"log-likelihood on gold {found.likelihood:+.3f} ± {found.likelihood_error:.3f}"
+    if found.supported:
+        return Choice(found, f"targets corrected by {others}: {shown}, {found.differing:.1%} of the rows get another class")
+    rows = len(case.labels)
+    return Choice(found, f"the teacher's own targets: {others} add nothing that {rows} gold rows can tell ({shown})")
+
+
+def best(case: Case) -> Lesson:
+    """Gold as labels, and the targets of the choice."""
+    made = choose(case)
+    return replace(taught(made.targets(case.unlabeled), case), gold=True, why=made.why)
+
+
+def _error(values: NDArray[np.float64]) -> float:
+    """Standard error of a mean; infinite where one row says nothing of the spread."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("inf")
