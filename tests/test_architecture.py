@@ -174,7 +174,7 @@ def test_links_in_the_documents_lead_somewhere() -> None:
 
 def test_every_name_beside_an_equation_is_there() -> None:
     text = "".join((ROOT / "docs" / name).read_text() for name in ("equations.md", "theory.md", "best.md"))
-    names = set(re.findall(r"`((?:training\.|theory\.)?[a-z_]+)\.([A-Z]\w*\.)?(\w+)`", text))
+    names = set(re.findall(r"`((?:training\.|theory\.|methods\.)?[a-z_]+)\.([A-Z]\w*\.)?((?!html)\w+)`", text))
     assert len(names) > 20
     for module, owner, name in names:
         found = importlib.import_module(f"wdistill.{module}")
