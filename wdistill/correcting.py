@@ -52,7 +52,8 @@ class Correction:
 
     @property
     def state(self) -> bytes:
-        return json.dumps(self.told, sort_keys=True).encode()
+        found, posterior = self.choice.prospect, self.choice.prospect.posterior
+        return json.dumps([found.supported, posterior.slopes, posterior.biases.tolist()]).encode()
 
     @property
     def told(self) -> dict[str, Any]:

@@ -28,6 +28,8 @@ from wdistill.weighting import probabilities
 
 SAMPLE = 200_000  # unlabeled rows held in memory
 ENTRIES = 20_000_000  # and predictions of each expert
+FEWEST = 10  # gold rows to learn from and to judge by
+CHECKED = 1.0  # how far rows that were checked one table at a time may still sum from 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +117,14 @@ def panel(validation: Sequence[str], unlabeled: Sequence[str], labeled: Sequence
     own = open_tables(labeled, option="--labeled") if labeled else ()
     same_class_names((*gold, *tables), options.classes, ("teacher", "student", *options.opinions))
     evidence, ids = read_gold(gold, options, tables)
+    if len(ids) < FEWEST:
+        raise InputError(
+            "too few gold rows",
+            where="--validation",
+            found=f"{len(ids)} rows",
+            expected=f"at least {FEWEST}, better 100 or more",
+            remedy="label some rows that the teacher was not trained on, or weigh with --method paper",
+        )
     found = Panel(tables, options, evidence, ids, {})
     for side in found.sides:
         holder(gold, side)
@@ -190,7 +200,7 @@ def consult(found: Panel, seed: int = 0) -> Consulted:
         inputs = given[options.inputs or ""]
         opinions["forest"] = Opinion(found.opinions["forest"], found.forest(inputs))
         findings = findings or repeated(same_rows(found.inputs, inputs), len(found.ids), "inputs")
-    evidence = replace(found.evidence, teacher=given["teacher"], student=given["student"])
+    evidence = replace(found.evidence, teacher=given["teacher"], student=given["student"], tolerance=CHECKED)
     case = Case(evidence, opinions, "hard" if options.targets == "hard" else "soft", seed)
     return Consulted(case, ids.take(pa.array(kept)), rows, findings)
 

@@ -135,8 +135,8 @@ def shown(advice: Advice, names: Sequence[str] | None) -> Iterator[Any]:
     predicted = advice.gain.predicted
     yield Text(
         f"Corrected targets would gain the student {predicted.value:+.1f} points "
-        f"({predicted.low:+.1f} to {predicted.high:+.1f}) over the teacher's own: {SLOPE} × what the targets gain, give or "
-        f"take {RESIDUAL} for the student; of the rest, ± {advice.gain.error:.1f} is for want of gold rows."
+        f"({predicted.low:+.1f} to {predicted.high:+.1f}) over the teacher's own: {SLOPE} × what the targets gain, with a "
+        f"standard error of {advice.gain.error:.1f} for want of gold rows and of {RESIDUAL} that no gold takes away.\n"
     )
 
 

@@ -323,7 +323,8 @@ def _print_record(record: dict[str, Any], notes: dict[str, str], *, brief: bool 
     counts = {"clipped to 1": record.get("clipped"), "rows with two equal largest classes": record.get("tied")}
     notes = {**{name: f"{count:,}" for name, count in counts.items() if count}, **notes}
     console = Console(soft_wrap=False)
-    for table in tables(fitted, histogram, notes)[: 1 if brief else None]:
+    weights = None if record.get("method") == "best" else histogram  # all are 1
+    for table in tables(fitted, weights, notes)[: 1 if brief else None]:
         console.print(table)
     for text in () if brief else record.get("warnings", []):
         console.print(f"warning: {text}", markup=False, highlight=False)
