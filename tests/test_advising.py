@@ -214,5 +214,9 @@ def test_rows_worth_a_label_are_doubted_and_of_every_class() -> None:
     for first in (40, 200):  # the classes in turn
         counted = np.bincount(truth[order[:first]].argmax(axis=1), minlength=4)
         assert counted.max() - counted.min() <= 1
+    said = np.stack(list(given.unlabeled.values()))
+    apart = -(said.mean(0) * np.log(said.mean(0))).sum(1) + (said * np.log(said)).sum(2).mean(0)
+    score = -(truth * np.log(truth)).sum(axis=1) * apart
+    assert np.argmax(score) == order[0] and (np.diff(score[order[:4]]) <= 0).all()
     agreed = replace(given, opinions={}, evidence=replace(given.evidence, student=given.evidence.teacher))
     assert set(worth_labeling(agreed, truth)) == set(range(2000))  # no disagreement at all is no fault
