@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from wdistill.commands import demonstrating, distilling, looking, preparing, proving, reproducing, weighing
+from wdistill.commands import advising, demonstrating, distilling, looking, preparing, proving, reproducing, weighing
 from wdistill.errors import WdistillError, printable
 
 
@@ -71,7 +71,7 @@ def parser() -> Parser:
     top = Parser(prog="wdistill", description="Weighted distillation with unlabeled examples.", allow_abbrev=False)
     top.add_argument("--version", action="version", version=f"wdistill {__version__}")
     commands = top.add_subparsers(dest="command", required=True, parser_class=Parser, metavar="COMMAND")
-    for group in (demonstrating, distilling, weighing, looking, preparing, reproducing, proving):
+    for group in (demonstrating, distilling, advising, weighing, looking, preparing, reproducing, proving):
         group.add(commands)
     return top
 

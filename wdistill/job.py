@@ -10,13 +10,13 @@ import base64
 import json
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -29,23 +29,30 @@ from wdistill.joining import is_aligned
 from wdistill.options import Options, check_options, make_rule
 from wdistill.progress import Progress, progress
 from wdistill.readers import Table, open_tables
-from wdistill.rules import Fitted, Weighed
-from wdistill.task import Task, align_table, prepare, read_gold, task_rows
+from wdistill.task import Work, order_of, prepare, read_gold
 from wdistill.validation import naming_ids
 
 PART = 1 << 18  # rows after which a part ends with the file at hand
 
 
+Prepare = Callable[[Sequence[str], Sequence[str], Sequence[str], Any], Work]  # validation, unlabeled, labeled, options
+
+
 def weigh_files(
-    validation: Sequence[str], unlabeled: Sequence[str], output: Path, labeled: Sequence[str], options: Options
+    validation: Sequence[str],
+    unlabeled: Sequence[str],
+    output: Path,
+    labeled: Sequence[str],
+    options: Options,
+    prepare: Prepare = prepare,
 ) -> dict[str, Any]:
-    """Run the whole job; returns the record that the output carries."""
+    """Run the whole job, by rules unless another work is prepared; returns the record that the output carries."""
     outputs.check_output(output)
     heard: list[str] = []
     with warnings.catch_warnings():
         hear(heard)
         task = prepare(validation, unlabeled, labeled, options)
-        _keep_inputs(output, [*validation, *unlabeled, *labeled])
+        keep_inputs(output, [*validation, *unlabeled, *labeled])
         folder = output.with_name(f"{output.name}.parts")
         _refuse_foreign(folder)
         with store.owning(folder):
@@ -65,7 +72,7 @@ def weigh_files(
     return record
 
 
-def _keep_inputs(output: Path, sources: Sequence[str]) -> None:
+def keep_inputs(output: Path, sources: Sequence[str], option: str = "--output") -> None:
     """Refuse an output that would replace an input, or that a later run would take for one."""
     for source in sources:
         path = Path(source.partition("=")[2] if source.endswith(".npy") and "=" in source else source)
@@ -73,10 +80,10 @@ def _keep_inputs(output: Path, sources: Sequence[str]) -> None:
         if clash or output.resolve().match(str(path.resolve())):
             raise ConfigError(
                 "the output is among the inputs",
-                where=f"--output {output}",
+                where=f"{option} {output}",
                 found=f"{source} is read",
                 expected="an output of its own",
-                remedy="write the weights to another folder or under another name",
+                remedy="write to another folder or under another name",
             )
 
 
@@ -121,11 +128,11 @@ def hear(heard: list[str]) -> None:
     warnings.showwarning = show
 
 
-def _fingerprint(task: Task) -> str:
+def _fingerprint(task: Work) -> str:
     """What the finished parts depend on besides the unlabeled files, which each part names."""
     text = {
         "version": wdistill.__version__,
-        "state": store.digest(states.to_bytes(task.fitted)),
+        "state": store.digest(task.state),
         "options": asdict(task.options),
         "files": [[str(path) for path in table.files] for table in task.tables],
         "others": [[list(each) for each in table.stamps] for table in task.tables[1:]],
@@ -133,7 +140,7 @@ def _fingerprint(task: Task) -> str:
     return json.dumps(text, sort_keys=True)
 
 
-def _begin(folder: Path, task: Task) -> None:
+def _begin(folder: Path, task: Work) -> None:
     """Keep the parts of the same job; anything else in our folder is of another job and goes."""
     text, plan = _fingerprint(task), folder / "job.json"
     if not plan.exists() or plan.read_text() != text:
@@ -148,15 +155,15 @@ def _remember(folder: Path, heard: list[str]) -> None:
     store.write_bytes(folder / "warnings.json", json.dumps(heard).encode())
 
 
-def _stream(task: Task, folder: Path, heard: list[str]) -> list[Part]:
+def _stream(task: Work, folder: Path, heard: list[str]) -> list[Part]:
     if (folder / "warnings.json").exists():
         for text in json.loads((folder / "warnings.json").read_text()):
             checks.warn(text)
     for i, table in enumerate(task.tables[1:], 1):
         target = folder / f"aligned-{i}"
-        if table in task.sides.values() and not is_aligned(target, task.order):
+        if table in task.sides.values() and not is_aligned(target, order_of(task.tables[0])):
             store.remove(target)
-            align_table(task, table, target)
+            task.align(table, target)
             _remember(folder, heard)
     parts = _finished_parts(folder, task.tables[0])
     if parts:
@@ -183,8 +190,7 @@ class Part:
     next: int  # the first input file behind it
     seen: int  # rows of the first table it covers
     kept: int  # rows it holds
-    clipped: int
-    tied: int
+    counts: dict[str, int]
 
 
 def _finished_parts(folder: Path, base: Table) -> list[Part]:
@@ -200,58 +206,41 @@ def _finished_parts(folder: Path, base: Table) -> list[Part]:
         if text.get("start") != expected or text.get("stamps") != stamps:
             store.remove(path)
             continue
-        parts.append(Part(path, text["next"], text["seen"], text["kept"], text["clipped"], text["tied"]))
+        parts.append(Part(path, text["next"], text["seen"], text["kept"], text["counts"]))
     return parts
 
 
-def _weigh_parts(task: Task, folder: Path, start: int, position: int, tick: Progress) -> Iterator[Part]:
+def _weigh_parts(task: Work, folder: Path, start: int, position: int, tick: Progress) -> Iterator[Part]:
     """Weigh file after file; a part ends with a file once it is large enough."""
     base = task.tables[0]
-    rows = task_rows(task, folder, start, position)
+    rows = task.made(folder, start, position)
     ahead = next(rows, None)
     while ahead is not None:
         path = folder / f"part-{start:06d}.parquet"
-        seen = kept_rows = clipped = tied = 0
+        seen, kept_rows, counts = 0, 0, Counter[str]()
         with store.writing(path) as file:
-            schema = _schema(ahead[0].ids.type, task.fitted)
+            schema = task.schema(ahead[0].ids.type)
             with pq.ParquetWriter(file, schema) as writer:
                 while ahead is not None:
-                    chunk, given, kept = ahead
-                    if len(kept):
-                        weighed = task.fitted.weigh_rows(given)
-                        writer.write_batch(_batch(chunk.ids.take(kept), weighed, schema))
-                        clipped, tied = clipped + weighed.clipped, tied + weighed.tied
-                    seen, kept_rows = seen + len(chunk.ids), kept_rows + len(kept)
+                    chunk, made = ahead
+                    if len(made.kept):
+                        ids = chunk.ids.take(pa.array(made.kept))
+                        writer.write_batch(pa.RecordBatch.from_arrays([ids, *made.columns], schema=schema))
+                        counts.update(made.counts)
+                    seen, kept_rows = seen + len(chunk.ids), kept_rows + len(made.kept)
                     tick(len(chunk.ids))
                     ahead = next(rows, None)
                     if ahead is not None and ahead[0].file != chunk.file and seen >= PART:
                         break
                 stop = len(base.files) if ahead is None else ahead[0].file
                 stamps = [list(stamp) for stamp in base.stamps[start:stop]]
-                counts = {"seen": seen, "kept": kept_rows, "clipped": clipped, "tied": tied}
-                text = json.dumps({"start": start, "next": stop, "stamps": stamps, **counts})
-                writer.add_key_value_metadata({outputs.RECORD: text})
-        yield Part(path, stop, seen, kept_rows, clipped, tied)
+                text = {"start": start, "next": stop, "stamps": stamps, "seen": seen, "kept": kept_rows, "counts": counts}
+                writer.add_key_value_metadata({outputs.RECORD: json.dumps(text)})
+        yield Part(path, stop, seen, kept_rows, dict(counts))
         start = stop
 
 
-def _schema(ids: pa.DataType, fitted: Fitted) -> pa.Schema:
-    names = fitted.name.split(",")
-    factors = [f"weight_{name}" for name in names] if len(names) > 1 else []
-    return pa.schema([("id", ids), *((name, pa.float32()) for name in ("weight", "error", "distortion", *factors))])
-
-
-def _batch(ids: pa.Array, weighed: Weighed, schema: pa.Schema) -> pa.RecordBatch:
-    columns = {"weight": weighed.weights, "error": weighed.error, "distortion": weighed.distortion}
-    columns |= {f"weight_{name}": values for name, values in weighed.factors.items()}
-    arrays = [
-        pa.nulls(len(ids), pa.float32()) if values is None else pa.array(values.astype(np.float32))
-        for values in columns.values()
-    ]
-    return pa.RecordBatch.from_arrays([ids, *arrays], schema=schema)
-
-
-def _assemble(task: Task, folder: Path, output: Path, parts: list[Part], heard: list[str]) -> dict[str, Any]:
+def _assemble(task: Work, folder: Path, output: Path, parts: list[Part], heard: list[str]) -> dict[str, Any]:
     """Check the ids of all parts, then write the output in one piece."""
     total = sum(part.kept for part in parts)
     if total == 0:
@@ -278,20 +267,22 @@ def _assemble(task: Task, folder: Path, output: Path, parts: list[Part], heard: 
     return record
 
 
-def _record(task: Task, parts: list[Part], histogram: Histogram, heard: list[str]) -> dict[str, Any]:
-    base = task.tables[0]
+def _record(task: Work, parts: list[Part], histogram: Histogram, heard: list[str]) -> dict[str, Any]:
+    base, gold = task.tables[0], task.evidence
+    counts = Counter[str]()
+    for part in parts:
+        counts.update(part.counts)
     return {
         "wdistill": wdistill.__version__,
         "options": asdict(task.options),
-        "validation_rows": len(task.evidence.validation_labels),
-        "classes": task.classes,
+        "validation_rows": len(gold.validation_labels),
+        "classes": gold.validation_teacher.shape[1],
         "unlabeled_files": len(base.files),
         "rows": sum(part.kept for part in parts),
-        "clipped": sum(part.clipped for part in parts),
-        "tied": sum(part.tied for part in parts),
+        **counts,
         "histogram": asdict(histogram),
         "warnings": heard,
-        "state": base64.b64encode(states.to_bytes(task.fitted)).decode(),
+        **task.told,
     }
 
 

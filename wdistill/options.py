@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +46,17 @@ class Options:
     allow_subset: bool = False  # weigh only ids that all tables have
 
 
+@dataclass(frozen=True)
+class BestOptions(Options):
+    """The same for `--method best` and for `wdistill advise`, whose experts may be more than teacher and student."""
+
+    opinions: tuple[str, ...] = ()  # columns with predictions of models that never saw the validation rows
+    inputs: str | None = None  # column of numbers that a random forest learns from
+
+
+TAKEN = ("id", "label", "teacher", "student", "forest")  # no names of opinions
+
+
 def check_options(options: Options, labeled: bool) -> None:
     """Choices that exclude each other."""
     for name in options.rule:
@@ -69,12 +81,37 @@ def check_options(options: Options, labeled: bool) -> None:
         ),
         (len(set(options.rule)) < len(options.rule), "--rule", "names a rule twice"),
     ]
+    _refuse(conflicts, f"--rule {','.join(options.rule)}")
+
+
+def check_best(options: BestOptions, labeled: bool) -> None:
+    """Choices that exclude each other where targets are corrected: no rule weighs, so nothing about rules may be chosen."""
+    own = Options()
+    rules = ("rule", "confidence", "estimate", "neighbors", "threshold", "truth")
+    taken = [name for name in options.opinions if name in (*TAKEN, "") or name == options.inputs]
+    conflicts = [
+        *((getattr(options, name) != getattr(own, name), f"--{name}", "needs --method paper") for name in rules),
+        (labeled and options.inputs is None, "--labeled", "needs --inputs COLUMN, which a forest learns from"),
+        (options.inputs in TAKEN, "--inputs", "names a column that is something else"),
+        (bool(taken), "--opinions", f"names a column that is something else: {', '.join(map(repr, taken))}"),
+        (len(set(options.opinions)) < len(options.opinions), "--opinions", "names a column twice"),
+        (options.renormalize and options.kind == "logits", "--renormalize", "has no meaning with --kind logits"),
+    ]
+    _refuse(conflicts, "corrected targets")
+
+
+def check_method(best: bool, given: Iterable[str]) -> None:
+    """Options of the one method that were given to the other."""
+    _refuse([(not best, f"--{name}", "needs --method best") for name in given], "--method paper")
+
+
+def _refuse(conflicts: Iterable[tuple[bool, str, str]], found: str) -> None:
     for holds, where, what in conflicts:
         if holds:
             raise ConfigError(
                 what,
                 where=where,
-                found=f"--rule {','.join(options.rule)}",
+                found=found,
                 expected="options that belong together",
                 remedy="add what is needed, or leave this out",
             )

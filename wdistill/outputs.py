@@ -97,11 +97,27 @@ def _parquet(file: BinaryIO, assembly: Assembly, record: dict[str, Any]) -> None
 
 
 def _csv(file: BinaryIO, assembly: Assembly, record: dict[str, Any]) -> None:
+    import pyarrow as pa
     from pyarrow import csv
 
-    with csv.CSVWriter(file, assembly.schema) as writer:
+    empty = pa.RecordBatch.from_pylist([], schema=assembly.schema)
+    with csv.CSVWriter(file, _wide(empty).schema) as writer:
         for batch in assembly.batches():
-            writer.write_batch(batch)
+            writer.write_batch(_wide(batch))
+
+
+def _wide(batch: Any) -> Any:
+    """A batch with lists of K numbers spread over columns NAME_0, NAME_1, …: text has no lists."""
+    import pyarrow as pa
+
+    columns: dict[str, Any] = {}
+    for field in batch.schema:
+        if pa.types.is_fixed_size_list(field.type):
+            flat, width = batch[field.name].flatten(), field.type.list_size
+            columns |= {f"{field.name}_{c}": flat.take(pa.array(np.arange(c, len(flat), width))) for c in range(width)}
+        else:
+            columns[field.name] = batch[field.name]
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _npz(file: BinaryIO, assembly: Assembly, record: dict[str, Any]) -> None:
@@ -110,16 +126,19 @@ def _npz(file: BinaryIO, assembly: Assembly, record: dict[str, Any]) -> None:
 
     with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
         for field in assembly.schema:
+            listed = pa.types.is_fixed_size_list(field.type)
+            shape = (assembly.rows, field.type.list_size) if listed else (assembly.rows,)
             if pa.types.is_string(field.type):
                 longest = max((pc.max(pc.utf8_length(batch[field.name])).as_py() for batch in assembly.batches()), default=1)
                 dtype = np.dtype(f"<U{max(1, longest)}")
             else:
-                dtype = np.dtype(field.type.to_pandas_dtype())
+                dtype = np.dtype((field.type.value_type if listed else field.type).to_pandas_dtype())
             with archive.open(f"{field.name}.npy", "w", force_zip64=True) as member:
-                header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (assembly.rows,)}
+                header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
                 np.lib.format.write_array_header_1_0(member, header)
                 for batch in assembly.batches():
-                    member.write(batch[field.name].to_numpy(zero_copy_only=False).astype(dtype).tobytes())
+                    column = batch[field.name].flatten() if listed else batch[field.name]
+                    member.write(column.to_numpy(zero_copy_only=False).astype(dtype).tobytes())
         archive.writestr(MEMBER, json.dumps(record))
 
 

@@ -120,11 +120,13 @@ def holder(tables: Sequence[Table], column: str) -> Table:
     return holders[0]
 
 
-def same_class_names(tables: Sequence[Table], given: Sequence[str] | None) -> Sequence[str] | None:
+def same_class_names(
+    tables: Sequence[Table], given: Sequence[str] | None, columns: Sequence[str] = ("teacher", "student")
+) -> Sequence[str] | None:
     """The names of the classes, where wide columns or --classes give them; two orders are an error."""
     known: dict[str, tuple[str, ...]] = {"--classes": tuple(given)} if given else {}
     for table in tables:
-        for column in ("teacher", "student"):
+        for column in columns:
             names = table.classes(column) if table.has(column) else None
             if names is not None:
                 known[f"{table.option} {table.files[0]}, column {column!r}"] = names

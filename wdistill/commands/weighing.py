@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from wdistill.errors import ConfigError, FileError, InputError
 
 if TYPE_CHECKING:
-    from wdistill.options import Options
+    from wdistill.options import BestOptions, Options
 
 EPILOG = """
 tables: parquet (a file, a folder or a 'glob*'), npz, csv or jsonl; npy for bare arrays, as teacher=PATH.npy
@@ -24,8 +24,9 @@ def add(commands: Any) -> None:
     """Both commands and their flags."""
     weigh = commands.add_parser(
         "weigh",
-        help="one weight for every unlabeled row",
-        description="Estimate, on the validation rows, where the teacher is wrong, and weigh every unlabeled row.",
+        help="one weight, or a corrected target, for every unlabeled row",
+        description="Estimate, on the validation rows, where the teacher is wrong, and weigh every unlabeled row;\n"
+        "or, with --method best, write the targets that all experts together support.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -43,7 +44,14 @@ def add(commands: Any) -> None:
     weigh.add_argument(
         "--output", required=True, type=Path, metavar="W", help="where the weights go: .parquet, .csv or .npz"
     )
+    weigh.add_argument(
+        "--method",
+        choices=("paper", "best"),
+        default="paper",
+        help="paper: weights by --rule (default); best: corrected targets, where the validation rows speak for them",
+    )
     _add_options(weigh)
+    add_experts(weigh)
     weigh.set_defaults(run=run_weigh)
 
     inspect = commands.add_parser(
@@ -66,6 +74,19 @@ def add(commands: Any) -> None:
     inspect.set_defaults(run=run_inspect)
 
 
+def add_experts(command: argparse.ArgumentParser) -> None:
+    """The fields that `BestOptions` has besides."""
+    command.add_argument(
+        "--opinions",
+        type=_words,
+        metavar="COLUMN[,COLUMN…]",
+        help="in V and U: predictions of models that never saw the validation rows, such as a second LLM",
+    )
+    command.add_argument(
+        "--inputs", metavar="COLUMN", help="in V, U and L: numbers that a random forest learns from, as a second opinion"
+    )
+
+
 def _add_options(command: argparse.ArgumentParser) -> None:
     """The fields of `Options`; a flag that is not given stays None, and `Options` has the default."""
     add = command.add_argument
@@ -78,22 +99,32 @@ def _add_options(command: argparse.ArgumentParser) -> None:
         metavar="RULE[,RULE…]",
         help="debiased (default), unweighted, fidelity, threshold, oracle; several are multiplied",
     )
-    add("--kind", choices=("probabilities", "logits", "logprobs"), help="what the predictions are (default: probabilities)")
     add("--neighbors", type=int, metavar="K", help="neighbours to average (default: ceil(sqrt(validation rows) / 2))")
     add("--threshold", type=float, metavar="T", help="of the rule threshold: smallest margin (or largest entropy) kept")
+    add("--truth", metavar="COLUMN", help="column of U with true labels, for the rule oracle")
+    add(
+        "--labeled",
+        action="append",
+        default=[],
+        metavar="L",
+        help="labeled rows: the teacher's predictions, for fidelity; with --inputs, label and inputs",
+    )
+    add_reading(command)
+
+
+def add_reading(command: argparse.ArgumentParser) -> None:
+    """How tables are read."""
+    add = command.add_argument
+    add("--kind", choices=("probabilities", "logits", "logprobs"), help="what the predictions are (default: probabilities)")
     add(
         "--classes",
         type=_classes,
         metavar="A,B,… | FILE",
         help="class names for string labels: a list, or a file, one a line",
     )
-    add("--truth", metavar="COLUMN", help="column of U with true labels, for the rule oracle")
-    add(
-        "--labeled", action="append", default=[], metavar="L", help="the teacher's predictions on labeled rows, for fidelity"
-    )
     add("--soft-labels", action="store_true", default=None, help="labels in V are one-hot or distributions")
     add("--renormalize", action="store_true", default=None, help="scale rows of probabilities to sum to 1")
-    add("--allow-subset", action="store_true", default=None, help="weigh only the ids that all tables have")
+    add("--allow-subset", action="store_true", default=None, help="use only the ids that all tables have")
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -119,8 +150,16 @@ def _classes(text: str) -> tuple[str, ...]:
 
 def run_weigh(arguments: argparse.Namespace) -> None:
     from wdistill.job import weigh_files
+    from wdistill.options import check_method
 
-    record = weigh_files(arguments.validation, arguments.unlabeled, arguments.output, arguments.labeled, _options(arguments))
+    check_method(arguments.method == "best", [name for name in ("opinions", "inputs") if getattr(arguments, name)])
+    tables = arguments.validation, arguments.unlabeled, arguments.output, arguments.labeled
+    if arguments.method == "best":
+        from wdistill.correcting import prepare_best
+
+        record = weigh_files(*tables, best_options(arguments), prepare_best)
+    else:
+        record = weigh_files(*tables, _options(arguments))
     _print_record(record, {"written to": str(arguments.output)}, brief=True)
 
 
@@ -189,11 +228,17 @@ def _options(arguments: argparse.Namespace) -> Options:
     return Options(**_given(arguments))
 
 
-def _given(arguments: argparse.Namespace) -> dict[str, Any]:
+def best_options(arguments: argparse.Namespace) -> BestOptions:
+    from wdistill.options import BestOptions
+
+    return BestOptions(**_given(arguments, BestOptions))
+
+
+def _given(arguments: argparse.Namespace, options: type[Options] | None = None) -> dict[str, Any]:
     """The options that stand on the command line."""
     from wdistill.options import Options
 
-    values = {field.name: getattr(arguments, field.name) for field in fields(Options)}
+    values = {field.name: getattr(arguments, field.name, None) for field in fields(options or Options)}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -270,12 +315,16 @@ def _print_record(record: dict[str, Any], notes: dict[str, str], *, brief: bool 
     from wdistill.inspection import tables
 
     fitted, histogram = _known(record)
-    if "options" in record:
+    if record.get("method") == "best":
+        changed = f"{record['changed']:,} of {record['rows']:,}"
+        notes = {"method": "best", "why": record["why"], "rows with another class": changed, **notes}
+    elif "options" in record:
         notes = {"rule": ",".join(record["options"]["rule"]), **notes}
     counts = {"clipped to 1": record.get("clipped"), "rows with two equal largest classes": record.get("tied")}
     notes = {**{name: f"{count:,}" for name, count in counts.items() if count}, **notes}
     console = Console(soft_wrap=False)
-    for table in tables(fitted, histogram, notes)[: 1 if brief else None]:
+    weights = None if record.get("method") == "best" else histogram  # all are 1
+    for table in tables(fitted, weights, notes)[: 1 if brief else None]:
         console.print(table)
     for text in () if brief else record.get("warnings", []):
         console.print(f"warning: {text}", markup=False, highlight=False)

@@ -54,17 +54,20 @@ class Case:
     def validation(self) -> dict[str, Floats]:
         """Probabilities (m, K) of the gold rows, by expert; none has seen the row it speaks of."""
         own = {"teacher": self.evidence.validation_teacher, "student": self.evidence.validation_student}
-        return self._read(own) | {name: each.validation for name, each in self.opinions.items()}
+        return self._read(own, {name: each.validation for name, each in self.opinions.items()})
 
     @cached_property
     def unlabeled(self) -> dict[str, Floats]:
         """Probabilities (n, K) of the unlabeled rows, by expert."""
         assert self.evidence.teacher is not None and self.evidence.student is not None
         own = {"teacher": self.evidence.teacher, "student": self.evidence.student}
-        return self._read(own) | {name: each.unlabeled for name, each in self.opinions.items()}
+        return self._read(own, {name: each.unlabeled for name, each in self.opinions.items()})
 
-    def _read(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
-        return {name: probabilities(each, self.evidence.kind, self.evidence.renormalize) for name, each in arrays.items()}
+    def _read(self, own: Mapping[str, NDArray[Any]], others: Mapping[str, Floats]) -> dict[str, Floats]:
+        """All as float64 that sum to 1 as float64 does: float32 predictions promise less."""
+        kind, renormalize = self.evidence.kind, self.evidence.renormalize
+        read = {name: probabilities(each, kind, renormalize) for name, each in own.items()} | dict(others)
+        return {name: each / each.sum(axis=1, keepdims=True, dtype=np.float64) for name, each in read.items()}
 
     @property
     def wrong(self) -> NDArray[np.bool_]:

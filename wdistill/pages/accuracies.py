@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wdistill.arms import WEIGHING
+from wdistill.methods.intervals import holm as holm
 from wdistill.outcome import Outcome, Training
 
 FEWEST = 3  # trials that a test needs
@@ -174,12 +175,3 @@ def t_test(t: float, freedom: int) -> float:
         total += term
     inside = (angle + sine * total) * 2 / np.pi if odd else sine * total
     return float(np.clip(1 - inside, 0, 1))
-
-
-def holm(chances: Sequence[float]) -> list[float]:
-    """The p of several tests, corrected for their number after Holm (1979)."""
-    order, corrected, least = np.argsort(chances, kind="stable"), [0.0] * len(chances), 0.0
-    for rank, place in enumerate(order):
-        least = max(least, min(1.0, (len(chances) - rank) * chances[place]))
-        corrected[place] = least
-    return corrected

@@ -1,0 +1,222 @@
+"""The verdict before training, on made-up cases: what it says, how near the gain is, and which planted faults it finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.test_methods import case
+from wdistill.evidence import Evidence
+from wdistill.methods import advising
+from wdistill.methods.advising import INTERCEPT, NOTHING, RESIDUAL, SLOPE, Gain, advise, rows_to_tell, verdict
+from wdistill.methods.choosing import prospect
+from wdistill.methods.finding import area
+from wdistill.methods.guards import guarded, repeated, same_rows
+from wdistill.methods.intervals import Interval, around, share
+from wdistill.methods.lessons import Case, Opinion, one_hot
+from wdistill.methods.planning import steps, worth_labeling
+
+
+def speaking(m: int = 300, n: int = 3000, classes: int = 4, seed: int = 0, **strengths: float) -> Case:
+    """Experts who lean towards the truth, each so much, unsure of some rows: teacher and student first, opinions after."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, classes, m + n)
+    said = {}
+    for name, strength in ({"teacher": 2.0, "student": 1.0} | strengths).items():
+        scores = rng.normal(size=(m + n, classes)) + strength * one_hot(truth, classes)
+        powers = np.exp(1.5 * scores)
+        said[name] = powers / powers.sum(axis=1, keepdims=True)
+    own = [said.pop(name) for name in ("teacher", "student")]
+    evidence = Evidence(truth[:m], *(each[:m] for each in own), *(each[m:] for each in own), truth=truth[m:])
+    return Case(evidence, {name: Opinion(each[:m], each[m:]) for name, each in said.items()}, seed=seed)
+
+
+def changed(found: Case, **arrays: np.ndarray) -> Case:
+    return replace(found, evidence=replace(found.evidence, **arrays))
+
+
+# the verdict --------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_to_win_where_the_teacher_is_always_right() -> None:
+    found = advise(case(teacher=1.0))
+    assert found.verdict == "nothing to win: train unweighted"
+    assert found.teacher.value == 1 and found.teacher.low > 0.95
+    assert all(np.isnan(each.auc) for each in found.finders)  # no errors to be found
+    assert found.changes[0].changed.value == 0 and found.changes[0].effective == 1
+
+
+def test_correct_the_targets_where_others_know_and_the_gain_is_near_the_true_one() -> None:
+    given = speaking(m=600, second=2.0)
+    found = advise(given)
+    truth, said = given.evidence.truth, given.unlabeled["teacher"].argmax(axis=1)
+    real = np.mean(found.prospect.posterior(given.unlabeled).argmax(axis=1) == truth) - np.mean(said == truth)
+    points = 100 * SLOPE * real + INTERCEPT
+    assert found.verdict == f"correct the targets: about {found.gain.points:+.1f} points"
+    assert points > 3 and abs(found.gain.points - points) < 0.5 * points
+    assert found.gain.predicted.low < found.gain.known.low < found.gain.points
+    by_name = {each.name: each for each in found.finders}
+    assert by_name["posterior of all"].auc > by_name["learned error"].auc > 0.6
+    assert 0 < by_name["posterior of all"].auc_error < 0.05 and by_name["posterior of all"].calibration_error < 0.1
+    assert found.accuracies["posterior, on gold"].low > found.accuracies["teacher"].value
+    expected = found.accuracies["posterior, expected"]
+    assert expected.value == pytest.approx(found.teacher.value + found.prospect.gain) and expected.low < expected.value
+    assert found.accuracies["second alone"].value == np.mean(given.validation["second"].argmax(axis=1) == given.labels)
+    assert found.changes[-1].changed.value == pytest.approx(found.prospect.differing)
+    assert sum(found.class_rows) == found.gold == 600 and len(found.by_class) == 4
+    assert found.findings == ()
+    assert sorted(found.next) == list(range(3000))
+
+
+def test_few_rows_cannot_tell() -> None:
+    said = [advise(speaking(m=24, n=800, seed=seed, second=1.5)).verdict for seed in (0, 1, 2, 3)]
+    assert sum(each.startswith("cannot tell with 24 gold rows") for each in said) >= 2, said
+
+
+def test_each_sentence_has_its_reason() -> None:
+    teacher = share(80, 100)
+    assert verdict(teacher, False, Gain(3.0, 0.5), 100) == "use the gold as labels"  # the choice does not take it
+    assert verdict(teacher, True, Gain(-3.0, 0.5), 100) == "use the gold as labels"  # it would do harm
+    assert verdict(teacher, True, Gain(0.02, 0.1), 100) == "nothing to win: train unweighted"
+    assert verdict(share(999, 1000), True, Gain(3.0, 0.5), 1000) == "nothing to win: train unweighted"
+    assert verdict(teacher, True, Gain(2.44, 0.5), 100) == "correct the targets: about +2.4 points"
+    assert verdict(teacher, True, Gain(0.5, 0.5), 100) == "cannot tell with 100 gold rows: 290 more would"
+    assert verdict(teacher, True, Gain(0.01, 1.0), 100) == "cannot tell with 100 gold rows, and more would hardly help"
+    assert verdict(teacher, True, Gain(-0.1, 1.0), 100) == "cannot tell with 100 gold rows, and more would hardly help"
+
+
+@pytest.mark.parametrize(("points", "error", "rows"), [(0.5, 0.5, 100), (2.0, 1.5, 30), (1.0, 3.0, 400)])
+def test_so_many_rows_more_are_enough_and_not_far_too_many(points: float, error: float, rows: int) -> None:
+    more = rows_to_tell(Gain(points, error), rows)
+    assert more is not None
+
+    def low(total: float) -> float:
+        return Gain(points, error * float(np.sqrt(rows / total))).known.low
+
+    assert low(rows + more) >= 0 > low(rows + 0.85 * more)
+
+
+def test_the_part_that_no_gold_takes_away_widens_the_prediction_alone() -> None:
+    sure = Gain(2.0, 0.0)
+    assert sure.known == Interval(2.0, 2.0, 2.0)
+    assert sure.predicted.high - 2.0 == pytest.approx(1.96 * RESIDUAL)
+    assert Gain(0.0, 0.1).known.within(NOTHING) and not Gain(0.2, 0.1).known.within(NOTHING)
+
+
+def test_many_rows_are_judged_by_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advising, "SAMPLE", 500)
+    found = advise(speaking(m=100, second=2.0))
+    assert (found.unlabeled, found.sampled, len(found.next)) == (3000, 500, 500)
+    assert len(set(found.next.tolist())) == 500 and found.next.max() > 2000
+
+
+def test_predictions_as_exact_as_float32_are_exact_enough() -> None:
+    given = speaking(m=60, n=200, second=2.0)
+    seen = given.evidence
+    names = ("validation_teacher", "validation_student", "teacher", "student")
+    narrow = changed(given, **{name: getattr(seen, name).astype(np.float32) for name in names})
+    assert advise(narrow).gain.points == pytest.approx(advise(given).gain.points, abs=0.01)
+
+
+# intervals and areas ------------------------------------------------------------------------------------------------
+
+
+def test_intervals_by_hand() -> None:
+    found = share(8, 10)  # Wilson (1927), to be had from any table
+    assert (found.value, round(found.low, 3), round(found.high, 3)) == (0.8, 0.490, 0.943)
+    assert share(0, 10).low == 0 and share(10, 10).high == pytest.approx(1) and share(10, 10).low > 0.7
+    assert share(0, 0).low == 0 and share(0, 0).high == 1
+    assert around(1.0, 0.5) == Interval(1.0, 1.0 - 0.98, 1.0 + 0.98)
+
+
+def test_the_area_is_the_share_of_pairs_and_its_error_that_of_new_samples() -> None:
+    rng = np.random.default_rng(0)
+    high, low = rng.integers(1, 8, 30) / 2, rng.integers(0, 6, 40) / 2
+    pairs = np.mean((high[:, None] > low) + 0.5 * (high[:, None] == low))
+    assert area(high, low)[0] == pytest.approx(pairs)
+    drawn = [area(rng.normal(1, 1, 50), rng.normal(0, 1, 80)) for _ in range(400)]
+    assert np.std([each[0] for each in drawn]) == pytest.approx(np.mean([each[1] for each in drawn]), rel=0.15)
+    assert np.isnan(area(high[:0], low)[0])
+
+
+# guards -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_clean_case_raises_no_alarm() -> None:
+    for seed in range(50):
+        assert guarded(speaking(m=200, n=2000, seed=seed)) == (), seed
+        assert guarded(case(m=200, n=1000, seed=seed)) == (), seed  # confidences in a few lumps
+
+
+def test_a_teacher_trained_on_gold_is_noticed() -> None:
+    given = speaking(m=200)
+    remembered = 0.1 * given.validation["teacher"] + 0.9 * one_hot(given.labels, 4)
+    (first, *_) = guarded(changed(given, validation_teacher=remembered))
+    assert "surer on gold than elsewhere" in first.text and first.numbers["z"] > 4 and first.numbers["area"] > 0.6
+
+
+def test_gold_from_elsewhere_is_noticed() -> None:
+    given = speaking(m=600, n=6000)
+    seen = given.evidence
+    easy = np.flatnonzero((seen.validation_labels < 2) | (np.arange(600) % 4 == 0))  # classes at other rates
+    parts = ("validation_labels", "validation_teacher", "validation_student")
+    found = guarded(changed(given, **{name: getattr(seen, name)[easy] for name in parts}))
+    assert any("does not look like" in each.text and "the teacher's classes" in each.text for each in found)
+    flat = changed(given, validation_student=0.5 * seen.validation_student + 0.5 / 4)  # the student less sure on gold
+    (other,) = guarded(flat)
+    assert "the student's confidence" in other.text and "classes" not in other.text
+
+
+def test_missing_classes_are_named() -> None:
+    given = speaking(m=300)
+    rows = np.flatnonzero(given.labels != 2)
+    seen = given.evidence
+    parts = {name: getattr(seen, name)[rows] for name in ("validation_labels", "validation_teacher", "validation_student")}
+    found = [each for each in guarded(changed(given, **parts)) if "no gold row" in each.text]
+    assert len(found) == 1 and "1 of 4 classes have no gold row: 2." in found[0].text and found[0].numbers["share"] > 0.1
+    named = replace(given, evidence=replace(seen, **parts, classes=("ant", "bee", "cow", "dog")))
+    assert any("no gold row: cow." in each.text for each in guarded(named))
+
+
+def test_gold_among_the_unlabeled_rows_is_counted() -> None:
+    rng = np.random.default_rng(0)
+    gold, rest = rng.normal(size=(50, 3)), rng.normal(size=(400, 3))
+    assert same_rows(gold, rest) == 0 and repeated(0, 50, "ids") == ()
+    rest[[3, 30, 300]] = gold[[7, 8, 7]]
+    assert same_rows(gold, rest) == 2
+    (found,) = repeated(2, 50, "inputs")
+    assert "2 of 50 gold rows" in found.text and "inputs" in found.text
+    assert advise(case(m=60, n=100), (found,)).findings[0] is found
+
+
+# planning -----------------------------------------------------------------------------------------------------------
+
+
+def test_more_rows_narrow_the_gain_and_never_lessen_it() -> None:
+    given = speaking(m=80, second=2.0)
+    found = prospect(given, tuple(given.validation))
+    planned = steps(given, found)
+    assert [each.more for each in planned] == [100, 300, 1000, 3000]
+    errors, gains = [each.error for each in planned], [found.gain, *(each.gain for each in planned)]
+    assert errors[0] == pytest.approx(found.gain_error * np.sqrt(80 / 180))
+    assert errors == sorted(errors, reverse=True) and gains == sorted(gains)
+
+
+def test_rows_worth_a_label_are_doubted_and_of_every_class() -> None:
+    given = speaking(m=200, n=2000, second=2.0)
+    truth = prospect(given, tuple(given.validation)).posterior(given.unlabeled)
+    order = worth_labeling(given, truth)
+    assert sorted(order) == list(range(2000))
+    wrong = truth.argmax(axis=1) != given.evidence.truth
+    assert wrong[order[:200]].mean() > 3 * wrong.mean()
+    for first in (40, 200):  # the classes in turn
+        counted = np.bincount(truth[order[:first]].argmax(axis=1), minlength=4)
+        assert counted.max() - counted.min() <= 1
+    said = np.stack(list(given.unlabeled.values()))
+    apart = -(said.mean(0) * np.log(said.mean(0))).sum(1) + (said * np.log(said)).sum(2).mean(0)
+    score = -(truth * np.log(truth)).sum(axis=1) * apart
+    assert np.argmax(score) == order[0] and (np.diff(score[order[:4]]) <= 0).all()
+    agreed = replace(given, opinions={}, evidence=replace(given.evidence, student=given.evidence.teacher))
+    assert set(worth_labeling(agreed, truth)) == set(range(2000))  # no disagreement at all is no fault

@@ -1,0 +1,356 @@
+"""`wdistill advise` and `wdistill weigh --method best` on real files, as a user calls them."""
+
+from __future__ import annotations
+
+import builtins
+import csv
+import hashlib
+import runpy
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from sklearn.datasets import load_digits
+
+from tests.tables import take, write
+from tests.test_cli import SLOW, fail
+from wdistill import cli, debiased, experts, joining
+from wdistill.methods import forest
+from wdistill.methods.choosing import choose
+from wdistill.methods.folds import folds_of
+from wdistill.methods.lessons import Case, Opinion, one_hot
+from wdistill.outputs import read_record
+
+K = 3
+
+
+def columns(seed: int, rows: int, first: int) -> dict[str, np.ndarray]:
+    """ids, labels, three experts who are right more often than not, and inputs that tell something too."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, K, rows)
+    table = {"id": np.arange(first, first + rows), "label": labels}
+    for name, strength in {"teacher": 1.5, "student": 1.0, "llm": 2.0}.items():
+        powers = np.exp(1.5 * (rng.normal(size=(rows, K)) + strength * one_hot(labels, K)))
+        table[name] = (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
+    return table | {"x": (rng.normal(size=(rows, 4)) + 1.5 * one_hot(labels, 4)).astype(np.float32)}
+
+
+GOLD, REST, LABELED = columns(1, 150, 0), columns(2, 400, 1000), columns(3, 100, 5000)
+
+
+@pytest.fixture(autouse=True)
+def a_small_forest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forest, "TREES", 20)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> list[str]:
+    """Gold and unlabeled rows as a command names them."""
+    gold = write(tmp_path / "v.parquet", GOLD)
+    rest = write(tmp_path / "u.parquet", {name: values for name, values in REST.items() if name != "label"})
+    return ["--validation", str(gold), "--unlabeled", str(rest)]
+
+
+def best(tables: list[str], output: Path, *more: object) -> Any:
+    """The table that `weigh --method best` writes."""
+    assert cli.main(["weigh", "--method", "best", *tables, "--output", str(output), *map(str, more)]) == 0
+    return pq.read_table(output)
+
+
+def matrix(found: Any) -> np.ndarray:
+    column = found["targets"].combine_chunks()
+    return column.flatten().to_numpy().reshape(len(column), -1)
+
+
+def expected(gold: dict[str, np.ndarray] = GOLD, rest: dict[str, np.ndarray] = REST) -> np.ndarray:
+    """The targets (n, K) that the arrays themselves lead to, with a second LLM."""
+    from wdistill.evidence import Evidence
+
+    evidence = Evidence(gold["label"], gold["teacher"], gold["student"], rest["teacher"], rest["student"])
+    case = Case(evidence, {"llm": Opinion(gold["llm"], rest["llm"])})
+    return choose(case).targets(case.unlabeled)
+
+
+# targets ------------------------------------------------------------------------------------------------------------
+
+
+def test_targets_are_those_of_the_arrays(tables: list[str], tmp_path: Path) -> None:
+    found = best(tables, tmp_path / "w.parquet", "--opinions", "llm")
+    assert found.column_names == ["id", "weight", "targets"]
+    assert found["id"].to_pylist() == REST["id"].tolist() and set(found["weight"].to_pylist()) == {1.0}
+    targets = matrix(found)
+    assert targets.dtype == np.float32 and np.abs(targets.sum(axis=1) - 1).max() < 1e-5 and targets.min() >= 0
+    assert np.abs(targets - expected()).max() < 1e-6
+    right, before = (np.mean(each.argmax(axis=1) == REST["label"]) for each in (targets, REST["teacher"]))
+    assert right > before + 0.1
+    record = read_record(tmp_path / "w.parquet")
+    assert record is not None and record["method"] == "best" and "corrected by student, llm" in record["why"]
+    assert set(record["slopes"]) == {"teacher", "student", "llm"} and record["prospect"]["supported"]
+    assert record["changed"] == np.sum(targets.argmax(axis=1) != REST["teacher"].argmax(axis=1))
+    assert not (tmp_path / "w.parquet.parts").exists()
+
+
+@pytest.mark.parametrize("suffix", ["csv", "npz"])
+def test_other_kinds_of_files_hold_the_same(tables: list[str], tmp_path: Path, suffix: str) -> None:
+    targets = matrix(best(tables, tmp_path / "w.parquet", "--opinions", "llm"))
+    output = tmp_path / f"w.{suffix}"
+    command = ["weigh", "--method", "best", *tables, "--opinions", "llm", "--output", str(output)]
+    assert cli.main(command) == 0
+    if suffix == "npz":
+        with np.load(output) as file:
+            assert np.array_equal(file["targets"], targets) and (file["id"] == REST["id"]).all()
+    else:
+        with output.open() as lines:
+            rows = list(csv.DictReader(lines))
+        assert list(rows[0]) == ["id", "weight", "targets_0", "targets_1", "targets_2"]
+        read = np.array([[float(row[f"targets_{c}"]) for c in range(K)] for row in rows], np.float32)
+        assert np.array_equal(read, targets)
+
+
+def test_separate_tables_in_any_order_are_joined_by_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "STRETCH", 64)
+    monkeypatch.setattr("wdistill.task.ENTRIES", 256 * K)  # more than one chunk
+    rng, given = np.random.default_rng(0), []
+    for option, table in (("--validation", GOLD), ("--unlabeled", REST)):
+        for name, own in (("a", ("id", "label", "teacher")), ("b", ("id", "student")), ("c", ("id", "llm"))):
+            rows = rng.permutation(len(table["id"])) if name != "a" else np.arange(len(table["id"]))
+            part = take(table, rows, *(each for each in own if option == "--validation" or each != "label"))
+            given += [option, str(write(tmp_path / f"{option[2]}{name}.parquet", part))]
+    found = best(given, tmp_path / "w.parquet", "--opinions", "llm")
+    assert found["id"].to_pylist() == REST["id"].tolist()
+    assert np.abs(matrix(found) - expected()).max() < 1e-6
+    write(tmp_path / "uc.parquet", take(REST, np.arange(5, 400), "id", "llm"))
+    assert cli.main(["weigh", "--method", "best", *given, "--opinions", "llm", "--output", str(tmp_path / "x.parquet")]) == 2
+    part = best(given, tmp_path / "y.parquet", "--opinions", "llm", "--allow-subset")
+    assert part["id"].to_pylist() == REST["id"].tolist()[5:]
+    assert np.abs(matrix(part) - expected()[5:]).max() < 1e-6
+
+
+def test_logits_text_and_hard_targets(tables: list[str], tmp_path: Path) -> None:
+    soft = matrix(best(tables, tmp_path / "w.parquet", "--opinions", "llm"))
+    hard = matrix(best(tables, tmp_path / "h.parquet", "--opinions", "llm", "--targets", "hard"))
+    assert np.array_equal(hard, one_hot(soft.argmax(axis=1), K))
+    sides = ("teacher", "student", "llm")
+    v, u = ({**t, **{side: np.log(t[side]) + 2 for side in sides}} for t in (GOLD, REST))
+    given = ["--validation", str(write(tmp_path / "v.npz", v)), "--unlabeled", str(write(tmp_path / "u.npz", u))]
+    assert np.abs(matrix(best(given, tmp_path / "l.parquet", "--opinions", "llm", "--kind", "logits")) - soft).max() < 1e-4
+    mixed = ["--validation", tables[1], "--unlabeled", str(write(tmp_path / "u.csv", {**REST, "id": REST["id"]}))]
+    assert np.abs(matrix(best(mixed, tmp_path / "t.parquet", "--opinions", "llm")) - soft).max() < 1e-4
+    seen = experts.consult(experts.panel([mixed[1]], [mixed[3]], [], experts.BestOptions())).case.evidence
+    assert debiased(seen).shape == (400,)  # text is as exact as it can be, beside gold that is not text
+
+
+def test_a_forest_gives_a_second_opinion(tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    labeled = write(tmp_path / "l.parquet", take(LABELED, np.arange(100), "id", "label", "x"))
+    alone = matrix(best(tables, tmp_path / "a.parquet", "--inputs", "x"))
+    both = matrix(best(tables, tmp_path / "b.parquet", "--inputs", "x", "--labeled", labeled))
+    right, more, before = (np.mean(each.argmax(axis=1) == REST["label"]) for each in (alone, both, REST["teacher"]))
+    assert right > before + 0.05 and more > before + 0.05 and not np.array_equal(alone, both)
+    record = read_record(tmp_path / "b.parquet")
+    assert record is not None and list(record["slopes"]) == ["teacher", "student", "forest"]
+    assert cli.main(["inspect", str(tmp_path / "b.parquet")]) == 0
+    assert "targets corrected by student, forest" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+def test_a_forest_does_not_remember_the_gold_rows_it_speaks_of() -> None:
+    """Labels that nothing tells: a forest in sample knows them all, out of fold it guesses."""
+    rng = np.random.default_rng(0)
+    inputs, labels = rng.normal(size=(200, 4)), rng.integers(0, K, 200)
+    assert np.mean(forest.fit_forest(inputs, labels, K)(inputs).argmax(axis=1) == labels) > 0.95
+    said = forest.cross_fitted_forest(inputs, labels, folds_of(labels), (inputs[:0], labels[:0]), K)
+    assert said.shape == (200, K) and np.mean(said.argmax(axis=1) == labels) < 0.5
+    seldom = forest.fit_forest(inputs, np.where(labels == 1, 2, labels), K)(inputs)
+    assert not seldom[:, 1].any() and np.allclose(seldom.sum(axis=1), 1)  # a class it has not seen
+
+
+def test_the_teachers_own_targets_where_nobody_knows_better(tmp_path: Path) -> None:
+    """A student that guesses adds nothing: the targets are the teacher's, to the bit of float32, and the file says so."""
+    v, u = ({**t, "student": np.full((len(t["id"]), K), 1 / K, np.float32)} for t in (GOLD, REST))
+    given = ["--validation", str(write(tmp_path / "v.parquet", v)), "--unlabeled", str(write(tmp_path / "u.parquet", u))]
+    found = best(given, tmp_path / "w.parquet")
+    record = read_record(tmp_path / "w.parquet")
+    assert record is not None and record["why"].startswith("the teacher's own targets") and record["changed"] == 0
+    assert np.abs(matrix(found) - REST["teacher"]).max() < 1e-7
+
+
+def test_a_killed_job_goes_on_from_its_finished_parts(tmp_path: Path) -> None:
+    for i, rows in enumerate(np.array_split(np.arange(400), 5)):
+        write(tmp_path / "u" / f"{i}.parquet", take(REST, rows, "id", "teacher", "student", "llm", "x"))
+    gold = write(tmp_path / "v.parquet", GOLD)
+    tables = ["--validation", str(gold), "--unlabeled", str(tmp_path / "u")]
+    command = ["weigh", "--method", "best", *tables, "--opinions", "llm", "--output", str(tmp_path / "w.parquet")]
+    script = SLOW.format(action="os.kill(os.getpid(), signal.SIGKILL)")
+    killed = subprocess.run([sys.executable, "-c", script, "part-000003.parquet", *command], capture_output=True)
+    assert killed.returncode == -signal.SIGKILL and not (tmp_path / "w.parquet").exists()
+    assert len(list((tmp_path / "w.parquet.parts").glob("part-*.parquet"))) == 3
+    done = subprocess.run([sys.executable, "-c", SLOW.format(action="pass"), "", *command], capture_output=True, text=True)
+    assert done.returncode == 0 and "finished files of an earlier run" in done.stderr, done.stderr
+    assert not (tmp_path / "w.parquet.parts").exists()
+    fresh = best(tables, tmp_path / "fresh.parquet", "--opinions", "llm")
+    assert pq.read_table(tmp_path / "w.parquet").equals(fresh) and np.abs(matrix(fresh) - expected()).max() < 1e-6
+    records = [read_record(tmp_path / f"{name}.parquet") for name in ("w", "fresh")]
+    assert records[0] == records[1]
+
+
+def test_the_papers_method_is_the_default_and_its_record_knows_no_other(tables: list[str], tmp_path: Path) -> None:
+    """Columns, record and options are those that there were before there was another method."""
+    for name, more in (("a", []), ("b", ["--method", "paper"])):
+        assert cli.main(["weigh", *tables, "--output", str(tmp_path / f"{name}.parquet"), *more]) == 0
+    first, second = ((tmp_path / f"{name}.parquet").read_bytes() for name in ("a", "b"))
+    assert hashlib.sha256(first).digest() == hashlib.sha256(second).digest()
+    assert pq.read_table(tmp_path / "a.parquet").column_names == ["id", "weight", "error", "distortion"]
+    record = read_record(tmp_path / "a.parquet")
+    assert record is not None
+    assert " ".join(record) == (
+        "wdistill options validation_rows classes unlabeled_files rows clipped tied histogram warnings state"
+    )
+    assert " ".join(record["options"]) == (
+        "rule confidence targets estimate neighbors threshold kind classes truth soft_labels renormalize allow_subset"
+    )
+
+
+# what is refused ----------------------------------------------------------------------------------------------------
+
+CONFLICTS = {
+    "opinions of the paper": (["--opinions", "llm"], "needs --method best"),
+    "inputs of the paper": (["--method", "paper", "--inputs", "x"], "needs --method best"),
+    "a rule": (["--method", "best", "--rule", "fidelity"], "needs --method paper"),
+    "neighbours": (["--method", "best", "--neighbors", "3"], "needs --method paper"),
+    "labeled rows without inputs": (["--method", "best", "--labeled", "l.parquet"], "needs --inputs"),
+    "an opinion that is the student's": (["--method", "best", "--opinions", "student"], "something else: 'student'"),
+    "an opinion twice": (["--method", "best", "--opinions", "llm,llm"], "names a column twice"),
+    "inputs that are labels": (["--method", "best", "--inputs", "label"], "something else"),
+    "no such method": (["--method", "bets"], "invalid choice"),
+    "no such opinion": (["--method", "best", "--opinions", "lmm"], "rename 'llm'"),
+    "opinions of another width": (["--method", "best", "--opinions", "x"], "4"),
+    "renormalized logits": (["--method", "best", "--kind", "logits", "--renormalize"], "no meaning with --kind logits"),
+}
+
+
+@pytest.mark.parametrize("case", CONFLICTS)
+def test_options_that_make_no_sense(
+    tables: list[str], tmp_path: Path, case: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags, word = CONFLICTS[case]
+    assert word in fail(capsys, "weigh", *tables, "--output", tmp_path / "w.parquet", *flags)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["u.parquet", "v.parquet"]
+
+
+def odd(values: np.ndarray, row: int, content: object) -> np.ndarray:
+    changed = values.copy()
+    changed[row] = content
+    return changed
+
+
+BAD = {
+    "a sum": ("u", {"llm": odd(REST["llm"], 7, [0.5, 0.5, 0.5])}, ["do not sum to 1", "u.parquet", "'llm'", "1007"]),
+    "gold that is no number": ("v", {"llm": odd(GOLD["llm"], 3, np.nan)}, ["NaN", "--validation", "'llm'"]),
+    "inputs that are no number": ("u", {"x": odd(REST["x"], 9, np.inf)}, ["inputs", "'x'", "1009"]),
+    "shorter inputs": ("u", {"x": REST["x"][:, :3]}, ["inputs of another length", "3 numbers", "4, as in"]),
+    "nine gold rows": ("v", {name: values[:9] for name, values in GOLD.items()}, ["too few gold rows", "9 rows"]),
+}
+
+
+@pytest.mark.parametrize("command", ["weigh", "advise"])
+@pytest.mark.parametrize("case", BAD)
+def test_bad_tables_are_one_clear_error(
+    tables: list[str], tmp_path: Path, case: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    which, change, words = BAD[case]
+    write(tmp_path / f"{which}.parquet", {**(GOLD if which == "v" else REST), **change})
+    more = ["--method", "best", "--output", tmp_path / "w.parquet"] if command == "weigh" else []
+    message = fail(capsys, command, *tables, "--opinions", "llm", "--inputs", "x", *more)
+    assert all(word in message for word in words) and "to do: " in message, message
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["u.parquet", "v.parquet"]
+
+
+def test_without_scikit_learn_the_way_to_it_is_named(
+    tables: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *more: Any, **others: Any) -> Any:
+        if name.split(".")[0] == "sklearn":
+            raise ImportError(name)
+        return real(name, *more, **others)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    for command in (["advise"], ["weigh", "--method", "best", "--inputs", "x", "--output", tmp_path / "w.parquet"]):
+        assert "pip install 'wdistill[methods]'" in fail(capsys, *command, *tables)
+    assert cli.main(["weigh", "--method", "best", *tables, "--output", str(tmp_path / "w.parquet")]) == 0  # it needs none
+
+
+# advice -------------------------------------------------------------------------------------------------------------
+
+
+def test_advice_is_printed_with_the_verdict_last(
+    tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    plan = tmp_path / "next.csv"
+    assert cli.main(["advise", *tables, "--opinions", "llm", "--inputs", "x", "--plan", str(plan)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "150 gold rows, 400 unlabeled rows. In brackets: 95 % intervals."
+    assert lines[-1].startswith("Verdict: correct the targets: about +") and max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    assert "llm alone" in text and "forest alone" in text and "posterior of all" in text and "Look first" not in text
+    accuracy = np.mean(GOLD["teacher"].argmax(axis=1) == GOLD["label"])
+    assert f"{100 * accuracy:.1f} % (" in text
+    with plan.open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["use"] for row in rows} == {"judge", "teach"}
+    assert len({row["id"] for row in rows}) == len(rows) == 400 and int(rows[0]["id"]) in set(REST["id"].tolist())
+
+
+def test_repeated_gold_rows_are_found_by_id_and_by_inputs(
+    tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def looked(*more: str) -> str:
+        assert cli.main(["advise", *tables, *more]) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    write(tmp_path / "u.parquet", {**REST, "id": np.where(np.arange(400) < 6, np.arange(400), REST["id"])})
+    assert "Look first: 6 of 150 gold rows are among the unlabeled rows too, by their ids" in looked()
+    inputs = REST["x"].copy()
+    inputs[:4] = GOLD["x"][10:14]
+    write(tmp_path / "u.parquet", {**REST, "x": inputs})
+    assert "Look first: 4 of 150 gold rows are among the unlabeled rows too, by their inputs" in looked("--inputs", "x")
+    for name, table in (("v", GOLD), ("u", REST)):  # row numbers are no ids
+        np.savez(tmp_path / f"{name}.npz", **{key: values for key, values in table.items() if key != "id"})
+    tables[1::2] = [str(tmp_path / "v.npz"), str(tmp_path / "u.npz")]
+    assert "Look first" not in looked()
+
+
+def test_a_sample_is_drawn_at_random_and_says_so(
+    tables: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experts, "SAMPLE", 100)
+    assert cli.main(["advise", *tables]) == 0
+    assert "400 unlabeled rows, of which 100 drawn at random were read" in " ".join(capsys.readouterr().out.split())
+    options = experts.BestOptions()
+    drawn = experts.consult(experts.panel([tables[1]], [tables[3]], [], options))
+    rows = np.array(drawn.ids.to_pylist()) - 1000
+    assert len(rows) == 100 and drawn.rows == 400 and (np.diff(rows) > 0).all() and rows.max() > 300
+    assert np.array_equal(drawn.case.evidence.teacher, REST["teacher"][rows])
+
+
+def test_a_plan_never_replaces_an_input(tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "among the inputs" in fail(capsys, "advise", *tables, "--plan", tables[1])
+    assert "--plan" in fail(capsys, "advise", *tables, "--plan", tmp_path / "next.txt")
+    assert "--plan" in fail(capsys, "advise", *tables, "--plan", tmp_path / "nowhere" / "next.csv")
+
+
+def test_the_tables_of_the_example_are_corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # the forest as it is
+    monkeypatch.setattr(sys, "argv", ["tables.py", str(tmp_path / "digits")])
+    runpy.run_path(str(Path(__file__).parents[1] / "examples" / "tables.py"), run_name="__main__")
+    given = ["--validation", f"{tmp_path}/digits/gold.parquet", "--unlabeled", f"{tmp_path}/digits/unlabeled.parquet"]
+    found = best(given, tmp_path / "w.parquet", "--inputs", "pixels", "--labeled", tmp_path / "digits" / "labeled.parquet")
+    truth = load_digits().target[found["id"].to_numpy()]
+    said = np.stack(pq.read_table(tmp_path / "digits" / "unlabeled.parquet")["teacher"].to_numpy())
+    assert np.mean(matrix(found).argmax(axis=1) == truth) > np.mean(said.argmax(axis=1) == truth) + 0.03

@@ -1,0 +1,209 @@
+"""Experts in tables: what teacher, student, further columns of opinions and a forest say about gold and other rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from wdistill import checks
+from wdistill.confidence import Floats, scan
+from wdistill.errors import InputError
+from wdistill.evidence import Evidence
+from wdistill.methods.folds import folds_of
+from wdistill.methods.forest import Forest, cross_fitted_forest, fit_forest, need_learning
+from wdistill.methods.guards import Finding, repeated, same_rows
+from wdistill.methods.lessons import Case, Opinion
+from wdistill.options import BestOptions, check_best
+from wdistill.readers import Chunk, Table, open_tables
+from wdistill.sampling import draw_ids, gather
+from wdistill.task import chunk_rows, read_gold
+from wdistill.validation import holder, naming_ids, naming_place, same_class_names, text_tolerance
+from wdistill.weighting import probabilities
+
+SAMPLE = 200_000  # unlabeled rows held in memory
+ENTRIES = 20_000_000  # and predictions of each expert
+FEWEST = 10  # gold rows to learn from and to judge by
+CHECKED = 1.0  # how far rows that were checked one table at a time may still sum from 1
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """All experts, and what they say about the gold rows, each as if it had never seen the row."""
+
+    tables: tuple[Table, ...]  # of the unlabeled rows; the first gives their order
+    options: BestOptions
+    evidence: Evidence  # of the gold rows
+    ids: pa.Array  # of the gold rows
+    opinions: Mapping[str, Floats]  # (m, K) probabilities of the gold rows, by expert besides teacher and student
+    inputs: NDArray[Any] | None = None  # (m, d) of the gold rows
+    forest: Forest | None = None  # which has learned from all labeled and gold rows
+    corrections: dict[str, float] = field(default_factory=dict)  # largest so far, of columns whose rows were scaled
+
+    @property
+    def classes(self) -> int:
+        return int(self.evidence.validation_teacher.shape[1])
+
+    @cached_property
+    def sides(self) -> dict[str, Table]:
+        """The columns of the unlabeled rows that the experts speak by, and the table that has each."""
+        names = ("teacher", "student", *self.options.opinions, *([self.options.inputs] if self.options.inputs else []))
+        return {name: holder(self.tables, name) for name in names}
+
+    def said(self, table: Table, chunk: Chunk, side: str) -> Floats:
+        """What the expert behind a column says about the rows of a chunk: probabilities (rows, K)."""
+        values = self.read(table, chunk, side)
+        if side == self.options.inputs:
+            assert self.forest is not None
+            return self.forest(values)
+        return _sum_to_1(probabilities(values, self.options.kind, self.options.renormalize))
+
+    def read(self, table: Table, chunk: Chunk, side: str) -> NDArray[Any]:
+        """A column of a chunk as it came, checked: predictions (rows, K), or inputs (rows, d)."""
+        with naming_place(table, chunk, side):
+            if side == self.options.inputs:
+                width = None if self.inputs is None else self.inputs.shape[1]
+                return finite(chunk.columns[side], side, width)
+            values = checks.matrix(chunk.columns[side], side)
+            checks.same_classes({"--validation": self.classes, side: values.shape[1]})
+            reading = {**self.evidence.reading, "tolerance": text_tolerance([table], self.classes)}
+            found = scan(values, name=side, **reading)
+        if found.correction > checks.tolerance(values.dtype, self.classes):
+            self.corrections[side] = max(found.correction, self.corrections.get(side, 0.0))
+        return values
+
+    def name(self, side: str) -> str:
+        """The expert behind a column."""
+        return "forest" if side == self.options.inputs else side
+
+
+def finite(values: NDArray[Any], name: str, width: int | None) -> NDArray[np.float32]:
+    """Inputs (rows, d) of finite numbers, as many a row as in the gold rows."""
+    if width is not None and values.shape[1] != width:
+        raise InputError(
+            "inputs of another length",
+            where=name,
+            found=f"{values.shape[1]} numbers a row",
+            expected=f"{width}, as in the validation table",
+            remedy="write the same inputs, in the same order, into all tables",
+        )
+    with np.errstate(over="ignore"):
+        found = values.astype(np.float32)
+    bad = np.flatnonzero(~np.isfinite(found).all(axis=1))
+    if len(bad):
+        raise InputError(
+            "NaN, infinite or huge inputs",
+            where=name,
+            found=f"such numbers in {len(bad)} row{'s' if len(bad) > 1 else ''}",
+            expected="finite numbers",
+            remedy="fill in or leave out what is missing",
+            rows=bad[:5].tolist(),
+        )
+    return found
+
+
+def panel(validation: Sequence[str], unlabeled: Sequence[str], labeled: Sequence[str], options: BestOptions) -> Panel:
+    """Open the tables, read the gold rows and, where there are inputs, let a forest learn."""
+    check_best(options, bool(labeled))
+    if options.inputs:
+        need_learning("--inputs")
+    gold = open_tables(validation, option="--validation")
+    tables = open_tables(unlabeled, option="--unlabeled")
+    own = open_tables(labeled, option="--labeled") if labeled else ()
+    same_class_names((*gold, *tables), options.classes, ("teacher", "student", *options.opinions))
+    evidence, ids = read_gold(gold, options, tables)
+    if len(ids) < FEWEST:
+        raise InputError(
+            "too few gold rows",
+            where="--validation",
+            found=f"{len(ids)} rows",
+            expected=f"at least {FEWEST}, better 100 or more",
+            remedy="label some rows that the teacher was not trained on, or weigh with --method paper",
+        )
+    found = Panel(tables, options, evidence, ids, {})
+    for side in found.sides:
+        holder(gold, side)
+    with naming_ids(ids, "--validation"):
+        for side in ("teacher", "student"):
+            scan(getattr(evidence, f"validation_{side}"), name=f"validation_{side}", **evidence.reading)
+    found = replace(found, opinions=_columns(found, gold, options.opinions))
+    return _with_forest(found, gold, own) if options.inputs else found
+
+
+def _columns(found: Panel, gold: Sequence[Table], names: Sequence[str]) -> dict[str, Floats]:
+    """Further opinions about the gold rows."""
+    rows, _ = gather(gold, dict.fromkeys(names, found.said), found.ids, chunk_rows(found.classes), False)
+    return rows
+
+
+def _with_forest(found: Panel, gold: Sequence[Table], labeled: Sequence[Table]) -> Panel:
+    """The forest, and what forests that have not seen them say about the gold rows."""
+    name, labels, classes = found.options.inputs or "", found.evidence.validation_labels, found.classes
+    inputs = gather(gold, {name: found.read}, found.ids, chunk_rows(1), False)[0][name]
+    found = replace(found, inputs=inputs)
+    more = _labeled(found, labeled) if labeled else (inputs[:0], labels[:0])
+    said = cross_fitted_forest(inputs, labels, folds_of(labels), more, classes)
+    forest = fit_forest(np.concatenate([more[0], inputs]), np.concatenate([more[1], labels]), classes)
+    return replace(found, forest=forest, opinions={**found.opinions, "forest": said})
+
+
+def _labeled(found: Panel, tables: Sequence[Table]) -> tuple[NDArray[Any], NDArray[np.integer]]:
+    """Inputs and labels of the labeled rows; labels are written as in the validation table."""
+    name, soft = found.options.inputs or "", found.options.soft_labels
+
+    def label(table: Table, chunk: Chunk, column: str) -> NDArray[Any]:
+        with naming_place(table, chunk, column):
+            return checks.labels(chunk.columns[column], found.classes, column, found.evidence.classes, soft)
+
+    table = holder(tables, "label")
+    chunks = list(table.chunks(["label"] if soft else [], [] if soft else ["label"]))
+    if not chunks:
+        raise InputError(
+            "no labeled rows",
+            where=f"--labeled {table.files[0]}",
+            found="0 rows",
+            expected="at least 1 row",
+            remedy="leave out --labeled: the forest then learns from gold alone",
+        )
+    labels = np.concatenate([label(table, chunk, "label") for chunk in chunks])
+    ids = pa.concat_arrays([chunk.ids for chunk in chunks])
+    rows, kept = gather(tables, {name: found.read}, ids, chunk_rows(1), found.options.allow_subset)
+    return rows[name], labels[kept]
+
+
+@dataclass(frozen=True, eq=False)
+class Consulted:
+    """What all experts say about the gold rows and about a random sample of the unlabeled rows."""
+
+    case: Case
+    ids: pa.Array  # of the sampled rows
+    rows: int  # unlabeled rows in all
+    findings: tuple[Finding, ...]  # gold rows that are unlabeled rows too
+
+
+def consult(found: Panel, seed: int = 0) -> Consulted:
+    """Ask all experts."""
+    base, options = found.tables[0], found.options
+    count = max(1, min(SAMPLE, ENTRIES // found.classes))
+    numbered = "id" not in base.columns  # then ids are row numbers, and equal ones mean nothing
+    ids, rows, met = draw_ids(base, count, seed, found.ids)
+    columns = {side: found.said if side in options.opinions else found.read for side in found.sides}
+    given, kept = gather(found.tables, columns, ids, chunk_rows(found.classes), options.allow_subset)
+    opinions = {name: Opinion(found.opinions[name], given[name]) for name in options.opinions}
+    findings = () if numbered else repeated(met, len(found.ids), "ids")
+    if found.forest is not None and found.inputs is not None:
+        inputs = given[options.inputs or ""]
+        opinions["forest"] = Opinion(found.opinions["forest"], found.forest(inputs))
+        findings = findings or repeated(same_rows(found.inputs, inputs), len(found.ids), "inputs")
+    evidence = replace(found.evidence, teacher=given["teacher"], student=given["student"], tolerance=CHECKED)
+    case = Case(evidence, opinions, "hard" if options.targets == "hard" else "soft", seed)
+    return Consulted(case, ids.take(pa.array(kept)), rows, findings)
+
+
+def _sum_to_1(values: Floats) -> Floats:
+    return np.asarray(values / values.sum(axis=1, keepdims=True))

@@ -1,0 +1,194 @@
+"""The verdict before training: what the gold rows say about the teacher, and what could be won by listening to them.
+
+Everything about gold is out of fold. What need not see every unlabeled row sees a random sample of them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wdistill.confidence import Floats
+from wdistill.errors import WdistillWarning
+from wdistill.methods.choosing import Prospect, prospect
+from wdistill.methods.error import learned_error, logistic, neighbors_error
+from wdistill.methods.finding import Finder, finders
+from wdistill.methods.folds import Ints
+from wdistill.methods.guards import Finding, guarded
+from wdistill.methods.intervals import Interval, Z, around, share
+from wdistill.methods.lessons import Case, Opinion
+from wdistill.methods.planning import Step, steps, worth_labeling
+from wdistill.rules import debiased
+from wdistill.weighting import effective_sample_size
+
+SAMPLE = 200_000  # unlabeled rows looked at
+
+# The student's gain in points = SLOPE × the gain in target accuracy in points + INTERCEPT, give or take RESIDUAL (a standard
+# deviation in points that no number of gold rows takes away). `python -m experiments.leaderboard` calibrates the three.
+SLOPE = 0.7
+INTERCEPT = 0.0
+RESIDUAL = 0.5
+
+NOTHING = 0.3  # points that are not worth the trouble
+SENSIBLE = 20_000  # gold rows that somebody might still label
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one method would do to the unlabeled rows."""
+
+    name: str
+    changed: Interval  # share of them: weights below 1, or another class
+    effective: float  # effective sample size of its weights, a share of the rows
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The predicted gain of the student over training on the teacher's own targets and gold, in points of accuracy."""
+
+    points: float
+    error: float  # standard error that the gold rows leave: it falls with more of them
+
+    @property
+    def known(self) -> Interval:
+        """The interval that more gold rows would narrow: verdicts are given by it."""
+        return around(self.points, self.error)
+
+    @property
+    def predicted(self) -> Interval:
+        """The interval of what a student will gain, who is never quite as good as the targets say."""
+        return around(self.points, float(np.hypot(self.error, RESIDUAL)))
+
+
+@dataclass(frozen=True, eq=False)
+class Advice:
+    """All that `wdistill advise` prints."""
+
+    gold: int  # rows
+    unlabeled: int  # rows
+    sampled: int  # of these, rows looked at
+    teacher: Interval  # its accuracy on gold
+    by_class: tuple[Interval, ...]  # the same for the gold rows of every class
+    class_rows: tuple[int, ...]  # gold rows of every class
+    finders: tuple[Finder, ...]  # how well the teacher's errors are found
+    changes: tuple[Change, ...]  # what each method would change
+    accuracies: dict[str, Interval]  # expected accuracy of targets, by who makes them
+    prospect: Prospect  # of the posterior of all experts
+    gain: Gain
+    findings: tuple[Finding, ...]  # what to look into first
+    steps: tuple[Step, ...]  # what more gold rows would do to the gain, in points
+    next: Ints  # unlabeled rows, the one whose label would teach most first
+    verdict: str
+
+
+def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
+    """The verdict on a case; `findings` are those that its arrays cannot show, such as repeated ids."""
+    rows = len(case.unlabeled["teacher"])
+    kept = _sample(rows, case.seed)
+    seen = case if len(kept) == rows else _part(case, kept)
+    found = prospect(seen, tuple(seen.validation))
+    gain = Gain(100 * SLOPE * found.gain + INTERCEPT, 100 * SLOPE * found.gain_error)
+    right, labels, classes = ~seen.wrong, seen.labels, seen.validation["teacher"].shape[1]
+    class_rows = np.bincount(labels, minlength=classes)
+    class_right = np.bincount(labels[right], minlength=classes)
+    teacher = share(int(right.sum()), len(right))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WdistillWarning)  # a teacher without errors is a verdict here
+        near, learned = neighbors_error(seen)[0], learned_error(seen, logistic)
+        weights = {"paper's weights": debiased(seen.evidence, targets=seen.targets), "1 − learned error": 1.0 - learned[1]}
+    return Advice(
+        gold=len(labels),
+        unlabeled=rows,
+        sampled=len(kept),
+        teacher=teacher,
+        by_class=tuple(share(int(a), int(b)) for a, b in zip(class_right, class_rows, strict=True)),
+        class_rows=tuple(class_rows.tolist()),
+        finders=finders(seen, near, learned[0], found.known),
+        changes=_changes(weights, found),
+        accuracies=_accuracies(seen, found, teacher),
+        prospect=found,
+        gain=gain,
+        findings=(*findings, *guarded(seen)),
+        steps=tuple(_in_points(step) for step in steps(seen, found)),
+        next=kept[worth_labeling(seen, found.posterior(seen.unlabeled))],
+        verdict=verdict(teacher, found.supported, gain, len(labels)),
+    )
+
+
+def verdict(teacher: Interval, supported: bool, gain: Gain, rows: int) -> str:
+    """One sentence, from the teacher's accuracy on so many gold rows, the choice, and the gain."""
+    if 100 * SLOPE * (1 - teacher.value) < NOTHING:
+        return "nothing to win: train unweighted"
+    if not supported or gain.known.high < 0:
+        return "use the gold as labels"
+    if gain.known.within(NOTHING):
+        return "nothing to win: train unweighted"
+    if gain.known.low > 0:
+        return f"correct the targets: about {gain.points:+.1f} points"
+    more = rows_to_tell(gain, rows)
+    open_still = f"cannot tell with {rows:,} gold rows"
+    return f"{open_still}: {more:,} more would" if more is not None else f"{open_still}, and more would hardly help"
+
+
+def rows_to_tell(gain: Gain, rows: int) -> int | None:
+    """Gold rows more after which the gain's interval would leave out 0, to two digits; None where nobody labels as many."""
+    if gain.points <= 0:
+        return None
+    needed = rows * ((Z * gain.error / gain.points) ** 2 - 1)
+    if needed > SENSIBLE:
+        return None
+    unit = 10.0 ** max(0, int(np.floor(np.log10(max(needed, 1.0)))) - 1)
+    return int(np.ceil(max(needed, 1.0) / unit) * unit)
+
+
+def _changes(weights: Mapping[str, Floats], found: Prospect) -> tuple[Change, ...]:
+    """What weights (n,) of some methods take away, and what corrected targets turn over."""
+    n = len(next(iter(weights.values())))
+    weighed = [
+        Change(name, share(int(np.sum(each < 1)), n), effective_sample_size(each) / n) for name, each in weights.items()
+    ]
+    return (*weighed, Change("corrected targets", share(round(found.differing * n), n), 1.0))
+
+
+def _in_points(step: Step) -> Step:
+    return Step(step.more, 100 * SLOPE * step.error, 100 * SLOPE * step.gain + INTERCEPT)
+
+
+def _accuracies(case: Case, found: Prospect, teacher: Interval) -> dict[str, Interval]:
+    """Of the teacher, of the posterior counted on gold and by its prospect, and of every opinion by itself."""
+    labels, m = case.labels, len(case.labels)
+
+    def on_gold(said: np.ndarray) -> Interval:
+        return share(int(np.sum(said.argmax(axis=1) == labels)), m)
+
+    spread = np.sqrt(teacher.value * (1 - teacher.value) / m + found.gain_error**2)
+    expected = around(teacher.value + found.gain, float(spread))
+    return {
+        "teacher": teacher,
+        "posterior, on gold": on_gold(found.known),
+        "posterior, expected": Interval(*(float(np.clip(x, 0, 1)) for x in (expected.value, expected.low, expected.high))),
+        **{f"{name} alone": on_gold(case.validation[name]) for name in case.opinions},
+    }
+
+
+def _sample(rows: int, seed: int) -> Ints:
+    """At most SAMPLE rows, drawn at random, in order."""
+    if rows <= SAMPLE:
+        return np.arange(rows)
+    return np.sort(np.random.default_rng(seed).choice(rows, SAMPLE, replace=False))
+
+
+def _part(case: Case, kept: Ints) -> Case:
+    """The same case with some of the unlabeled rows."""
+    seen = case.evidence
+    assert seen.teacher is not None and seen.student is not None
+    truth = None if seen.truth is None else seen.truth[kept]
+    opinions = {name: Opinion(each.validation, each.unlabeled[kept]) for name, each in case.opinions.items()}
+    return replace(
+        case,
+        evidence=replace(seen, teacher=seen.teacher[kept], student=seen.student[kept], truth=truth),
+        opinions=opinions,
+    )

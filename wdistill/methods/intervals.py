@@ -1,0 +1,47 @@
+"""Estimates with their 95 % intervals: Wilson's for shares, the normal one for gains; and Holm's correction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Z = 1.96  # standard errors on either side
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate, and where it lies with 95 %."""
+
+    value: float
+    low: float
+    high: float
+
+    def within(self, bound: float) -> bool:
+        """Whether all of it lies within ± bound."""
+        return -bound <= self.low and self.high <= bound
+
+
+def share(count: int, rows: int) -> Interval:
+    """count / rows, with Wilson's interval: of no rows at all, anything from 0 to 1."""
+    if rows == 0:
+        return Interval(float("nan"), 0.0, 1.0)
+    p, square = count / rows, Z**2
+    middle = (p + square / (2 * rows)) / (1 + square / rows)
+    half = Z / (1 + square / rows) * float(np.sqrt(p * (1 - p) / rows + square / (4 * rows**2)))
+    return Interval(p, max(0.0, middle - half), min(1.0, middle + half))
+
+
+def around(value: float, error: float) -> Interval:
+    """A value with its standard error."""
+    return Interval(value, value - Z * error, value + Z * error)
+
+
+def holm(chances: Sequence[float]) -> list[float]:
+    """The p of several tests, corrected for their number after Holm (1979)."""
+    order, corrected, least = np.argsort(chances, kind="stable"), [0.0] * len(chances), 0.0
+    for rank, place in enumerate(order):
+        least = max(least, min(1.0, (len(chances) - rank) * chances[place]))
+        corrected[place] = least
+    return corrected
