@@ -18,7 +18,9 @@ from torch import nn
 
 from wdistill import checks
 from wdistill.methods.folds import Ints, folds_of
+from wdistill.methods.forest import Forest, fit_forest
 from wdistill.methods.lessons import Opinion
+from wdistill.methods.posterior import logs
 from wdistill.recipe import Recipe
 from wdistill.training.data import Split
 from wdistill.training.inputs import Inputs
@@ -31,7 +33,6 @@ NETWORKS = {"second": "student", "retrained": "teacher"}  # opinions of networks
 LONGEST = 4096  # numbers in a row that a forest reads
 PLENTY = 100  # numbers in a row above which a forest reads its main directions
 DIRECTIONS = 40
-TREES = 150
 
 Read = Callable[[Split, slice], NDArray[Any]]
 
@@ -69,7 +70,7 @@ def by_networks(models: Sequence[nn.Module], folds: Ints, precision: str, watch:
 
 def by_forests(labeled: Split, validation: Split, unlabeled: Split, folds: Ints, classes: int, seed: int) -> Read:
     """What random forests say, of which each has left out one fold; they are grown when first asked."""
-    grown: list[Any] = []
+    grown: list[Forest] = []
     main: list[Any] = []
 
     def features(inputs: Inputs, part: slice) -> NDArray[np.float32]:
@@ -78,7 +79,6 @@ def by_forests(labeled: Split, validation: Split, unlabeled: Split, folds: Ints,
 
     def grow() -> None:
         from sklearn.decomposition import PCA
-        from sklearn.ensemble import RandomForestClassifier
 
         assert labeled.labels is not None and validation.labels is not None
         sample = _numbers(unlabeled.inputs, slice(0, min(3000, len(unlabeled))))
@@ -89,16 +89,13 @@ def by_forests(labeled: Split, validation: Split, unlabeled: Split, folds: Ints,
             kept = folds != fold
             rows = np.concatenate([own, gold[kept]])
             truth = np.concatenate([labeled.labels.numpy(), validation.labels.numpy()[kept]])
-            grown.append(RandomForestClassifier(TREES, random_state=seed % 2**32).fit(rows, truth))
+            grown.append(fit_forest(rows, truth, classes, seed % 2**32))
 
     def read(split: Split, part: slice) -> NDArray[Any]:
         if not grown:
             grow()
         asked = features(split.inputs, part)
-        said = np.full((len(grown), len(asked), classes), 1e-4)  # a class that was never seen is not impossible
-        for forest, chances in zip(grown, said, strict=True):
-            chances[:, forest.classes_] += forest.predict_proba(asked)
-        return _together(np.log(said / said.sum(axis=2, keepdims=True)), split, part, folds)
+        return _together(np.stack([logs(forest(asked)) for forest in grown]), split, part, folds)
 
     return read
 
