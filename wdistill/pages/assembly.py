@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
 
-from wdistill.errors import printable
 from wdistill.outcome import Outcome
 from wdistill.pages import figures, tables, words
 from wdistill.pages.accuracies import Row, arm_names, baseline, headline
 from wdistill.pages.figures import Panel
+from wdistill.pages.house import rendered
 
 
 @dataclass(frozen=True)
@@ -56,38 +53,17 @@ class Setting:
 
 def page(groups: Mapping[str, Sequence[Outcome]], title: str) -> str:
     """One HTML page of several settings, each a name and its trials; the same outcomes give the same bytes."""
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
-
-    def shown(value: Any) -> Any:
-        """Control characters of users are spelled out, not obeyed; Jinja escapes the rest."""
-        return words.unbroken(printable(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
-
     settings = [_setting(name, trials, f"s{i}") for i, (name, trials) in enumerate(groups.items(), 1) if trials]
-    here = files("wdistill.pages")
-    style = "\n" + here.joinpath("report.css").read_text("utf-8")
-    environment = Environment(
-        autoescape=True, finalize=shown, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {
+    pictures = any(arm.maps for each in settings for arm in each.arms)
+    template = files("wdistill.pages").joinpath("report.html.jinja").read_text("utf-8")
+    filters = {
         "accuracy": words.accuracy,
         "gap": words.gap,
         "against": tables.against,
         "called": tables.called,
         "progress": tables.progress,
-        "listed": words.listed,
-        "svg": Markup,
     }
-    template = environment.from_string(here.joinpath("report.html.jinja").read_text("utf-8"))
-    pictures = any(arm.maps for each in settings for arm in each.arms)
-    return template.render(title=title, settings=settings, style=Markup(style), policy=_policy(style, pictures))
-
-
-def _policy(style: str, pictures: bool) -> str:
-    """Nothing may be loaded or run; this very style is applied, and maps are pictures inside the page."""
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    images = " img-src data:;" if pictures else ""
-    return f"default-src 'none'; style-src 'sha256-{digest}';{images} base-uri 'none'; form-action 'none'"
+    return rendered(template, title, pictures=pictures, filters=filters, settings=settings)
 
 
 def _setting(name: str, outcomes: Sequence[Outcome], mark: str) -> Setting:
