@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from wdistill.confidence import Floats
 from wdistill.pages.accuracies import EQUAL, holm, t_test
 
 Line = dict[str, Any]
 BASE = "unweighted+gold"
 LEVEL = 0.05
+NEAR = 1.0  # points within which a prediction has come true
 
 
 @dataclass(frozen=True)
@@ -73,38 +75,67 @@ class Prediction:
     realised: Mapping[tuple[str, int], float]
     slope: float  # of realised on predicted
     intercept: float
-    correlation: float
+    correlation: float  # 0 where either does not vary
     within: float  # share of the tasks whose realised gain is within ±1 point of the predicted one
 
 
 def prediction(lines: Sequence[Line], *, by_task: bool = True, targets: str = "soft") -> Prediction | None:
-    """How well the gain in target accuracy that gold promises predicts the student's gain.
+    """How well the gain in target accuracy that gold promises predicts the student's gain; None of fewer than three tasks.
 
     With `by_task`, slope and intercept of each task's prediction come from all the other tasks.
     """
-    known = [line for line in lines if _corrected(line, targets) is not None]
-    keys = sorted({(line["task"], line["gold"]) for line in known})
-    promised = {key: _mean(100 * line["prospect"]["gain"] for line in known if _key(line) == key) for key in keys}
-    realised = {key: _mean(_corrected(line, targets) or 0.0 for line in known if _key(line) == key) for key in keys}
-    if len({task for task, _ in keys}) < 3:
+    promised, realised = _promised(lines, targets)
+    if len({task for task, _ in promised}) < 3:
         return None
     predicted = {}
-    for key in keys:
-        others = [each for each in keys if not by_task or each[0] != key[0]]
-        slope, intercept = np.polyfit([promised[each] for each in others], [realised[each] for each in others], 1)
-        predicted[key] = float(slope * promised[key] + intercept)
-    x, y = (np.array([each[key] for key in keys], float) for each in (predicted, realised))
-    slope, intercept = np.polyfit(x, y, 1)
-    near = float(np.mean(np.abs(x - y) <= 1.0))
-    return Prediction(predicted, realised, float(slope), float(intercept), float(np.corrcoef(x, y)[0, 1]), near)
+    for key in promised:
+        others = [each for each in promised if not by_task or each[0] != key[0]]
+        slope, intercept = _fit([promised[each] for each in others], [realised[each] for each in others])
+        predicted[key] = slope * promised[key] + intercept
+    return _judged(predicted, realised)
 
 
-def calibration(lines: Sequence[Line], targets: str = "soft") -> tuple[float, float, float]:
-    """Slope and intercept of the student's gain on the promised gain in target accuracy, in points, and what is left."""
+def foretold(lines: Sequence[Line], slope: float, intercept: float, targets: str = "soft") -> Prediction | None:
+    """The same with slope and intercept that come from elsewhere; None where nothing was promised."""
+    promised, realised = _promised(lines, targets)
+    predicted = {key: slope * each + intercept for key, each in promised.items()}
+    return _judged(predicted, realised) if predicted else None
+
+
+def calibration(lines: Sequence[Line], targets: str = "soft") -> tuple[float, float, float] | None:
+    """Slope and intercept of the student's gain on the promised gain in target accuracy, in points, and what is left.
+
+    None of fewer than three trials, which leave nothing.
+    """
     known = [(line, found) for line in lines if (found := _corrected(line, targets)) is not None]
+    if len(known) < 3:
+        return None
     x, y = np.array([(100 * line["prospect"]["gain"], found) for line, found in known]).T
+    slope, intercept = _fit(x, y)
+    return slope, intercept, float(np.std(y - slope * x - intercept, ddof=2))
+
+
+def _promised(lines: Sequence[Line], targets: str) -> tuple[dict[tuple[str, int], float], dict[tuple[str, int], float]]:
+    """Promised gain in target accuracy and the student's gain, in points, means over trials by task and gold rows."""
+    known = [(line, found) for line in lines if (found := _corrected(line, targets)) is not None]
+    keys = sorted({_key(line) for line, _ in known})
+    promised = {key: _mean(100 * line["prospect"]["gain"] for line, _ in known if _key(line) == key) for key in keys}
+    return promised, {key: _mean(found for line, found in known if _key(line) == key) for key in keys}
+
+
+def _judged(predicted: Mapping[tuple[str, int], float], realised: Mapping[tuple[str, int], float]) -> Prediction:
+    x, y = (np.array([each[key] for key in predicted], float) for each in (predicted, realised))
+    near = float(np.mean(np.abs(x - y) <= NEAR))
+    varied = np.ptp(x) > EQUAL and np.ptp(y) > EQUAL
+    return Prediction(predicted, realised, *_fit(x, y), float(np.corrcoef(x, y)[0, 1]) if varied else 0.0, near)
+
+
+def _fit(x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> tuple[float, float]:
+    """Slope and intercept of the least squares; 0 and the mean where x does not vary."""
+    if np.ptp(x) < EQUAL:
+        return 0.0, float(np.mean(y))
     slope, intercept = np.polyfit(x, y, 1)
-    return float(slope), float(intercept), float(np.std(y - slope * x - intercept, ddof=2))
+    return float(slope), float(intercept)
 
 
 def _corrected(line: Line, targets: str) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -56,7 +56,7 @@ def page(groups: Mapping[str, Sequence[Outcome]], title: str) -> str:
     settings = [_setting(name, trials, f"s{i}") for i, (name, trials) in enumerate(groups.items(), 1) if trials]
     pictures = any(arm.maps for each in settings for arm in each.arms)
     template = files("wdistill.pages").joinpath("report.html.jinja").read_text("utf-8")
-    filters = {
+    filters: dict[str, Callable[..., str]] = {
         "accuracy": words.accuracy,
         "gap": words.gap,
         "against": tables.against,
