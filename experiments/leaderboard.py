@@ -39,7 +39,7 @@ from wdistill.pages.words import count, duration
 
 HERE = Path(__file__).resolve().parent
 MARK = mark("leaderboard", "python -m experiments.leaderboard")
-NEEDED = ("task", "gold", "trial", "accuracies", "prospect", "why", "seconds", "commit")  # by all that reads a line
+NEEDED = ("task", "gold", "trial", "rows", "accuracies", "prospect", "why", "seconds", "commit")  # by all that reads a line
 GOLD = (100, 500, 2000)
 TRIALS = 5
 FROZEN = ("teacher", "student", "second", "forest")  # experts where the teacher is a table

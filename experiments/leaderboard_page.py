@@ -52,7 +52,7 @@ def page(plan: Plan, lines: Sequence[Line]) -> str:
         goals=boards.goals(plan, lines),
         boards={half: boards.boards(plan, lines, half) for half in HALVES} if lines else {},
         by_task={half: _by_task(plan, half, found) for half in HALVES},
-        by_gold={half: _by_gold(plan, half, found) for half in HALVES},
+        by_gold={half: _by_gold(plan, half, found, lines) for half in HALVES},
         keys=[style.key(name) for name, (style, _, _) in DRAWN.items()],
         predicted=_predicted(plan, lines),
         chosen=boards.choices(plan, lines),
@@ -65,7 +65,7 @@ def page(plan: Plan, lines: Sequence[Line]) -> str:
 Gains = Mapping[str, Mapping[tuple[str, int], Gain]]  # method → task and gold rows → gain
 
 
-def _by_gold(plan: Plan, half: str, found: Gains) -> list[Panel]:
+def _by_gold(plan: Plan, half: str, found: Gains, lines: Sequence[Line]) -> list[Panel]:
     """One panel for every task of a half that has trials: gain against the number of gold rows."""
     panels = []
     for i, task in enumerate(plan.half(half)):
@@ -74,8 +74,14 @@ def _by_gold(plan: Plan, half: str, found: Gains) -> list[Panel]:
         if any(counts):
             rests = listed([str(each.trials if each else 0) for each in counts])
             drawn = _curves(plan, mine, f"{half}{i}", task.name)
-            panels.append(Panel(drawn, task.name, f"{rests} of {plan.trials} trials."))
+            panels.append(Panel(drawn, task.name, f"{rests} of {plan.trials} trials.{_unlabeled(task.name, lines)}"))
     return panels
+
+
+def _unlabeled(task: str, lines: Sequence[Line]) -> str:
+    """Where gold rows are taken from the unlabeled ones, as in small data sets: what is left."""
+    rows = {line["rows"]["unlabeled"] for line in lines if line["task"] == task}
+    return f" {max(rows):,} unlabeled rows, {min(rows):,} where gold takes most." if len(rows) > 1 else ""
 
 
 def _curve(plan: Plan, task: str, found: Mapping[tuple[str, int], Gain]) -> list[tuple[int, Gain]]:
@@ -172,9 +178,10 @@ def _predicted(plan: Plan, lines: Sequence[Line]) -> Panel | None:
         axes.set_xlabel("predicted gain, points")
         axes.set_ylabel("realised gain, points")
 
+    sign = "+" if found.intercept >= 0 else "−"
     told = (
         f"{100 * found.within:.0f} % of {len(found.predicted)} tasks and sizes are within ±{NEAR:g} point (the band); "
-        f"realised = {found.slope:.2f} · predicted {signed(found.intercept)}, correlation {found.correlation:.2f}"
+        f"realised = {found.slope:.2f} · predicted {sign} {abs(found.intercept):.2f}, correlation {found.correlation:.2f}"
     ).replace("-", "−")
     caption = f"{told}. Gain of corrected targets over the teacher's own, both with gold as labels, means over trials; the "
     caption += "prediction for a task was learned on all the other tasks."
