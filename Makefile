@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test check bench memory experiments clean
+.PHONY: setup demo test check bench memory experiments leaderboard clean
 
 setup: $(VENV)/.ready
 
@@ -44,6 +44,10 @@ experiments: setup
 	$(BIN)/wdistill reproduce small-fashion small-cifar10 small-svhn --workers 2
 	$(BIN)/wdistill reproduce cifar10 svhn $(PAPER_MODELS) --workers 2
 	$(BIN)/wdistill reproduce small-celeba small-temperature --workers 2
+
+# 14 tasks, three sizes of the gold set, five trials each: planned for about 20 core-hours, resumable; the data sets must be prepared
+leaderboard: setup
+	$(BIN)/python -m experiments.leaderboard --workers 2
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -109,7 +109,7 @@ def _trials(group: Sequence[Line]) -> str:
 
 def _common(group: Sequence[Line]) -> list[str]:
     """What is said of every budget."""
-    return [_trials(group), f"data: {_data(group)}", _commits(group), *_hardware(group)]
+    return [_trials(group), f"data: {_data(group)}", commits(group), *hardware(group)]
 
 
 def _data(group: Sequence[Line]) -> str:
@@ -119,14 +119,15 @@ def _data(group: Sequence[Line]) -> str:
     return f"{data.get('name', '?')}, {kind}{source}"
 
 
-def _commits(group: Sequence[Line]) -> str:
+def commits(group: Sequence[Line]) -> str:
+    """What was run, by its short names."""
     found = dict.fromkeys(
         re.sub(rf"\b([0-9a-f]{{{SHORT}}})[0-9a-f]+", r"\1", str(line.get("commit", "?"))) for line in group
     )
     return f"{'commits' if len(found) > 1 else 'commit'} {listed(list(found))}"
 
 
-def _hardware(group: Sequence[Line]) -> list[str]:
+def hardware(group: Sequence[Line]) -> list[str]:
     """What it ran on; nothing where no line knows."""
     found = dict.fromkeys(_machine(line["environment"]) for line in group if "environment" in line)
     return [f"on {listed(list(found))}"] if found else []
@@ -135,4 +136,4 @@ def _hardware(group: Sequence[Line]) -> list[str]:
 def _machine(environment: Mapping[str, Any]) -> str:
     """The processor, and the device where it is another."""
     processor = " ".join(MARKS.sub(" ", environment["processor"]).split())
-    return processor if environment["device"] == "cpu" else f"{processor} with {environment['device']}"
+    return processor if environment.get("device", "cpu") == "cpu" else f"{processor} with {environment['device']}"

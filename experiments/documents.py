@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments.lines import Line
@@ -11,24 +11,33 @@ from experiments.reasons import reasons
 from experiments.tables import summary
 from wdistill import store
 
-MADE: dict[str, Callable[[Mapping[str, Sequence[Line]]], str]] = {"results": summary, "reasons": reasons}
-BEGIN, END = "<!-- {} made by `wdistill reproduce` -->", "<!-- end -->"
+END = "<!-- end -->"
 
 
-def fill(documents: Sequence[Path], lines: Mapping[str, Sequence[Line]]) -> None:
-    """Put what is made of all lines into every document that has a place for it."""
+def mark(name: str, command: str) -> str:
+    """What a place begins with: whose it is, and the command that fills it."""
+    return f"<!-- {name} made by `{command}` -->"
+
+
+def reproduced(lines: Mapping[str, Sequence[Line]]) -> dict[str, str]:
+    """All that is made of the lines of the paper's experiments, by mark."""
+    known = {name: found for name, found in lines.items() if found}
+    made = {"results": summary, "reasons": reasons}
+    return {mark(name, "wdistill reproduce"): make(known) for name, make in made.items()}
+
+
+def fill(documents: Sequence[Path], made: Mapping[str, str]) -> None:
+    """Put what is made, by mark, into every document that has a place for it."""
     for document in documents:
         text = document.read_text() if document.exists() else ""
-        if filled(text, lines) != text:
-            store.write_bytes(document, filled(text, lines).encode())
+        if filled(text, made) != text:
+            store.write_bytes(document, filled(text, made).encode())
 
 
-def filled(text: str, lines: Mapping[str, Sequence[Line]]) -> str:
-    """A document with everything that is made of these lines in its place."""
-    known = {name: found for name, found in lines.items() if found}
-    for name, make in MADE.items():
-        if BEGIN.format(name) in text:
-            text = _put(text, BEGIN.format(name), make(known))
+def filled(text: str, made: Mapping[str, str]) -> str:
+    """A document with everything that is made in its place."""
+    for begin, each in made.items():
+        text = _put(text, begin, each)
     return text
 
 

@@ -3,7 +3,7 @@
 Not in the paper. Every trial has a labeled set, a teacher, a student and a split of its own; all methods of a trial start
 from one student and see the same batches. A number is the accuracy at the end of the last epoch.
 
-Command:  python -m experiments.leaderboard [--tasks …] [--gold …] [--trials N] [--workers N]
+Command:  python -m experiments.leaderboard [--tasks …] [--gold …] [--trials N] [--workers N]; --trials 0 only draws
 Data:     wdistill data fashion, cifar10 and svhn; python -m experiments.converting keel and imdb
 
 Methods, tasks, halves and settings stand in this file, in tasks.py and in wdistill/methods/ as they were before the runs.
@@ -16,22 +16,30 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from concurrent.futures import as_completed
 from pathlib import Path
-from typing import Any
 
 from experiments import lines
+from experiments.boards import Plan, brief, table
+from experiments.documents import fill, mark
+from experiments.leaderboard_page import page
+from experiments.protocol import commit
+from experiments.running import processes
+from experiments.standings import Line, calibration
 from experiments.tasks import TASKS, Task
+from wdistill import store
 from wdistill.confidence import entropy
+from wdistill.errors import WdistillError
 from wdistill.methods import corrected as gold
 from wdistill.methods import robust, weighing
 from wdistill.methods.choosing import best
 from wdistill.methods.error import boosted, logistic
 from wdistill.methods.lessons import Case, Lesson, Method
-from wdistill.pages.words import duration
+from wdistill.pages.words import count, duration
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
+MARK = mark("leaderboard", "python -m experiments.leaderboard")
+NEEDED = ("task", "gold", "trial", "rows", "accuracies", "prospect", "why", "seconds", "commit")  # by all that reads a line
 GOLD = (100, 500, 2000)
 TRIALS = 5
 FROZEN = ("teacher", "student", "second", "forest")  # experts where the teacher is a table
@@ -100,29 +108,78 @@ def methods_of(task: Task) -> dict[str, Method]:
     return {name: each for name, each in named.items() if not (task.external and "retrained" in name)}
 
 
-def run(task: Task, count: int, number: int, root: Path | None) -> dict[str, Any]:
+def run(task: Task, count: int, number: int, root: Path | None) -> Line:
     """One trial, with all that a line needs."""
     import torch
 
     from experiments.contest import trial
-    from wdistill.environment import commit_of, environment
+    from wdistill.environment import environment
 
     torch.set_num_threads(1)
     here = environment("cpu", 1)
     told = {name: here[name] for name in ("processor", "cores", "torch")}
-    return {**trial(task, root, count, number, methods_of(task)), "commit": commit_of(HERE), "environment": told}
+    return {**trial(task, root, count, number, methods_of(task)), "commit": commit(), "environment": told}
 
 
-def missing(
-    found: Sequence[dict[str, Any]], tasks: Sequence[Task], counts: Sequence[int], trials: int
-) -> list[tuple[str, int, int]]:
+def missing(found: Sequence[Line], tasks: Sequence[Task], counts: Sequence[int], trials: int) -> list[tuple[str, int, int]]:
     """Task, gold rows and number of the trials that have no line yet: first trial 0 of everything, then trial 1."""
     there = {(line["task"], line["gold"], line["trial"]) for line in found}
     wanted = [(task.name, count, number) for number in range(trials) for count in counts for task in tasks]
     return [each for each in wanted if each not in there]
 
 
-def main() -> None:
+def read(folder: Path) -> list[Line]:
+    """One line for every trial, as it came out last."""
+    found = lines.read(folder / "results" / "leaderboard.jsonl", NEEDED)
+    return list({(line["task"], line["gold"], line["trial"]): line for line in found}.values())
+
+
+def run_all(wanted: Sequence[tuple[str, int, int]], folder: Path, root: Path | None, workers: int) -> None:
+    """Trials, side by side where there are several workers; each adds its line as it ends."""
+    store.make_folder(folder / "results", parents=True)
+    print(f"{count(len(wanted), 'trial')} to run", file=sys.stderr, flush=True)
+    started, done = time.monotonic(), 0
+
+    def keep(line: Line) -> None:
+        nonlocal done
+        lines.append(folder / "results" / "leaderboard.jsonl", line)
+        done += 1
+        left = (time.monotonic() - started) / done * (len(wanted) - done)
+        told = f"{line['task']}, {line['gold']:,} gold rows, trial {line['trial']}: {done} of {len(wanted)}"
+        print(f"{told} done, about {duration(left)} left", file=sys.stderr, flush=True)
+
+    if workers == 1:
+        for each in wanted:
+            keep(_run(*each, root))
+        return
+    with processes(workers) as pool:
+        for future in as_completed([pool.submit(_run, *each, root) for each in wanted]):
+            keep(future.result())
+
+
+def draw(folder: Path) -> None:
+    """Page and table, made of the lines; the repository's own stand in its documents too."""
+    known = read(folder)
+    found = [line for line in known if line["task"] in {task.name for task in TASKS} and line["gold"] in GOLD]
+    if len(found) < len(known):
+        print(f"{count(len(known) - len(found), 'trial')} of other tasks or sizes are left out", file=sys.stderr)
+    plan = Plan(tuple(TASKS), methods_of, GOLD, TRIALS)
+    store.make_folder(folder / "tables", parents=True)
+    store.write_bytes(folder / "tables" / "leaderboard.md", table(plan, found).encode())
+    store.write_bytes(folder / "leaderboard.html", page(plan, found).encode())
+    if folder.resolve() == HERE:
+        fill([HERE / "README.md", HERE.parent / "README.md"], {MARK: brief(plan, found)})
+    print(table(plan, found))
+    fitted = calibration([line for line in found if line["task"] in {task.name for task in plan.half("tuning")}])
+    if fitted:
+        slope, intercept, residual = fitted
+        told = f"slope {slope:.3f}, intercept {intercept:.3f}, residual {residual:.3f} points"
+        print(f"Gain of the student on the promised gain in target accuracy, tuning half: {told}.")
+        print("These are the constants of wdistill/methods/advising.py.")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run what has no line yet, then draw; every error becomes a message and an exit code."""
     parser = argparse.ArgumentParser(description="The leaderboard of methods.", allow_abbrev=False)
     known = [task.name for task in TASKS]
     parser.add_argument("--tasks", nargs="+", choices=known, default=known, metavar="TASK", help=", ".join(known))
@@ -130,25 +187,28 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=TRIALS, metavar="N", help="of every task and size; 0 only draws")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="trials side by side, one thread each")
     parser.add_argument("--root", type=Path, metavar="ROOT", help="where the data sets are, as for wdistill data")
-    parser.add_argument("--results", type=Path, default=HERE / "results" / "leaderboard.jsonl", metavar="FILE")
-    given = parser.parse_args()
+    parser.add_argument(
+        "--results", type=Path, default=HERE, metavar="FOLDER", help="where lines, table and page go (default: experiments/)"
+    )
+    given = parser.parse_args(argv)
     tasks = [task for task in TASKS if task.name in given.tasks]
-    wanted = missing(lines.read(given.results), tasks, given.gold, given.trials)
-    print(f"{len(wanted)} trials to run", file=sys.stderr, flush=True)
-    started = time.monotonic()
-    with ProcessPoolExecutor(given.workers, get_context("spawn")) as pool:
-        running = [pool.submit(_run, name, count, number, given.root) for name, count, number in wanted]
-        for done, each in enumerate(as_completed(running), 1):
-            line = each.result()
-            lines.append(given.results, line)
-            left = (time.monotonic() - started) / done * (len(wanted) - done)
-            told = f"{line['task']}, {line['gold']} gold rows, trial {line['trial']}"
-            print(f"{told}: {done} of {len(wanted)} done, about {duration(left)} left", file=sys.stderr, flush=True)
+    try:
+        wanted = missing(read(given.results), tasks, given.gold, given.trials)
+        if wanted:
+            run_all(wanted, given.results, given.root, given.workers)
+        draw(given.results)
+    except WdistillError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted: what was finished is kept; the same command goes on from there", file=sys.stderr)
+        return 130
+    return 0
 
 
-def _run(name: str, count: int, number: int, root: Path | None) -> dict[str, Any]:
+def _run(name: str, count: int, number: int, root: Path | None) -> Line:
     return run(next(task for task in TASKS if task.name == name), count, number, root)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -23,14 +23,17 @@ SAME = ("commit", "environment", "teacher", "student")  # of two lines whose arm
 BY_ARM = ("arms", "settings", "rules")
 
 
-def read(path: Path) -> list[Line]:
-    """The lines of a file, none where there is no file yet. A last line that was torn is left out, with a warning."""
+def read(path: Path, needed: Sequence[str] = NEEDED) -> list[Line]:
+    """The lines of a file, none where there is no file yet. A last line that was torn is left out, with a warning.
+
+    `needed`: what every line must have.
+    """
     *ended, last = _content(path).split(b"\n")
-    lines = [_line(text, f"{path}, line {number}") for number, text in enumerate(ended, 1) if text.strip()]
+    lines = [_line(text, needed, f"{path}, line {number}") for number, text in enumerate(ended, 1) if text.strip()]
     if _torn(last):
         checks.warn(f"{path}, line {len(ended) + 1}: torn, and left out")
     elif last.strip():
-        lines.append(_line(last, f"{path}, line {len(ended) + 1}"))
+        lines.append(_line(last, needed, f"{path}, line {len(ended) + 1}"))
     return lines
 
 
@@ -154,19 +157,19 @@ def _torn(last: bytes) -> bool:
         return True
 
 
-def _line(text: bytes, where: str) -> Line:
+def _line(text: bytes, needed: Sequence[str], where: str) -> Line:
     try:
         found = json.loads(text)
         problem = "" if isinstance(found, dict) else f"a {type(found).__name__}"
     except (ValueError, RecursionError) as error:
         found, problem = {}, str(error)
-    missing: Sequence[str] = [] if problem else [name for name in NEEDED if name not in found]
+    missing: Sequence[str] = [] if problem else [name for name in needed if name not in found]
     if problem or missing:
         raise FileError(
             "not a line of results",
             where=where,
             found=problem or f"no {', '.join(missing)}",
-            expected="one JSON object, as `wdistill reproduce` writes it",
+            expected=f"one JSON object with {', '.join(needed)}",
             remedy="restore the file, or take that line out: its trial is then run again",
         )
     return dict(found)

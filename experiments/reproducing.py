@@ -10,7 +10,7 @@ from typing import Any
 
 from experiments import lines
 from experiments.catalogue import ITEMS
-from experiments.documents import fill
+from experiments.documents import fill, reproduced
 from experiments.figures import rendered
 from experiments.lines import PRECISION, Line
 from experiments.protocol import Experiment, Item, Trial, budget_of, full_budget_of, identity_of, rows_of, shortened
@@ -83,7 +83,7 @@ def reproduce(
         draw(item, folder)
     if folder.resolve() == HERE:
         known = {name: each for item in ITEMS for name, each in read_lines(item, folder).items()}
-        fill([HERE / "README.md", HERE.parent / "README.md"], known)
+        fill([HERE / "README.md", HERE.parent / "README.md"], reproduced(known))
 
 
 def trials_of(experiment: Experiment, budget: Mapping[str, Any], root: Path | None, runs: Path) -> list[Trial]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import redirect_stderr
+from contextlib import contextmanager, redirect_stderr
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -39,10 +39,17 @@ def run(trials: Sequence[Trial], results: Path, workers: int) -> None:
         for trial in trials:
             keep(trial, run_trial(trial))
         return
+    with processes(workers) as pool:
+        _side_by_side(pool, workers, trials, keep)
+
+
+@contextmanager
+def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool that runs trials. Whatever breaks the block off, Ctrl-C too, ends its processes: what is committed stays."""
     with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin) as pool:
         try:
-            _side_by_side(pool, workers, trials, keep)
-        except BaseException as error:  # Ctrl-C too: what is committed stays
+            yield pool
+        except BaseException as error:
             end(pool)
             pool.shutdown(wait=False, cancel_futures=True)
             if not isinstance(error, BrokenProcessPool):

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from wdistill.pages.accuracies import EQUAL, holm, t_test
+from wdistill.confidence import Floats
+from wdistill.pages.accuracies import EQUAL, FEWEST, holm, t_test
 
 Line = dict[str, Any]
 BASE = "unweighted+gold"
 LEVEL = 0.05
+NEAR = 1.0  # points within which a prediction has come true
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,12 @@ def standing(lines: Sequence[Line], method: str, gold: int, base: str = BASE, ta
 
 
 def losses(lines: Sequence[Line], method: str, base: str = BASE, targets: str = "soft") -> list[tuple[str, int, float]]:
-    """Tasks on which a method is significantly below another: a paired t over trials, two-sided, Holm-corrected over all."""
-    found = {key: values for key, values in _paired(lines, method, base, targets).items() if len(values) > 1}
+    """Tasks on which a method is significantly below another: a paired t over trials, two-sided, Holm-corrected over all.
+
+    Fewer than three trials, and trials that all differ by the same, say nothing of the spread and are not tested.
+    """
+    paired = _paired(lines, method, base, targets)
+    found = {key: values for key, values in paired.items() if len(values) >= FEWEST and np.ptp(values) > EQUAL}
     chances = {key: _chance(values) for key, values in found.items()}
     corrected = dict(zip(chances, holm(list(chances.values())), strict=True))
     return [(*key, corrected[key]) for key in found if corrected[key] < LEVEL and np.mean(found[key]) < 0]
@@ -73,38 +79,67 @@ class Prediction:
     realised: Mapping[tuple[str, int], float]
     slope: float  # of realised on predicted
     intercept: float
-    correlation: float
+    correlation: float  # 0 where either does not vary
     within: float  # share of the tasks whose realised gain is within ±1 point of the predicted one
 
 
 def prediction(lines: Sequence[Line], *, by_task: bool = True, targets: str = "soft") -> Prediction | None:
-    """How well the gain in target accuracy that gold promises predicts the student's gain.
+    """How well the gain in target accuracy that gold promises predicts the student's gain; None of fewer than three tasks.
 
     With `by_task`, slope and intercept of each task's prediction come from all the other tasks.
     """
-    known = [line for line in lines if _corrected(line, targets) is not None]
-    keys = sorted({(line["task"], line["gold"]) for line in known})
-    promised = {key: _mean(100 * line["prospect"]["gain"] for line in known if _key(line) == key) for key in keys}
-    realised = {key: _mean(_corrected(line, targets) or 0.0 for line in known if _key(line) == key) for key in keys}
-    if len({task for task, _ in keys}) < 3:
+    promised, realised = _promised(lines, targets)
+    if len({task for task, _ in promised}) < 3:
         return None
     predicted = {}
-    for key in keys:
-        others = [each for each in keys if not by_task or each[0] != key[0]]
-        slope, intercept = np.polyfit([promised[each] for each in others], [realised[each] for each in others], 1)
-        predicted[key] = float(slope * promised[key] + intercept)
-    x, y = (np.array([each[key] for key in keys], float) for each in (predicted, realised))
-    slope, intercept = np.polyfit(x, y, 1)
-    near = float(np.mean(np.abs(x - y) <= 1.0))
-    return Prediction(predicted, realised, float(slope), float(intercept), float(np.corrcoef(x, y)[0, 1]), near)
+    for key in promised:
+        others = [each for each in promised if not by_task or each[0] != key[0]]
+        slope, intercept = _fit([promised[each] for each in others], [realised[each] for each in others])
+        predicted[key] = slope * promised[key] + intercept
+    return _judged(predicted, realised)
 
 
-def calibration(lines: Sequence[Line], targets: str = "soft") -> tuple[float, float, float]:
-    """Slope and intercept of the student's gain on the promised gain in target accuracy, in points, and what is left."""
+def foretold(lines: Sequence[Line], slope: float, intercept: float, targets: str = "soft") -> Prediction | None:
+    """The same with slope and intercept that come from elsewhere; None where nothing was promised."""
+    promised, realised = _promised(lines, targets)
+    predicted = {key: slope * each + intercept for key, each in promised.items()}
+    return _judged(predicted, realised) if predicted else None
+
+
+def calibration(lines: Sequence[Line], targets: str = "soft") -> tuple[float, float, float] | None:
+    """Slope and intercept of the student's gain on the promised gain in target accuracy, in points, and what is left.
+
+    None of fewer than three trials, which leave nothing.
+    """
     known = [(line, found) for line in lines if (found := _corrected(line, targets)) is not None]
+    if len(known) < 3:
+        return None
     x, y = np.array([(100 * line["prospect"]["gain"], found) for line, found in known]).T
+    slope, intercept = _fit(x, y)
+    return slope, intercept, float(np.std(y - slope * x - intercept, ddof=2))
+
+
+def _promised(lines: Sequence[Line], targets: str) -> tuple[dict[tuple[str, int], float], dict[tuple[str, int], float]]:
+    """Promised gain in target accuracy and the student's gain, in points, means over trials by task and gold rows."""
+    known = [(line, found) for line in lines if (found := _corrected(line, targets)) is not None]
+    keys = sorted({_key(line) for line, _ in known})
+    promised = {key: _mean(100 * line["prospect"]["gain"] for line, _ in known if _key(line) == key) for key in keys}
+    return promised, {key: _mean(found for line, found in known if _key(line) == key) for key in keys}
+
+
+def _judged(predicted: Mapping[tuple[str, int], float], realised: Mapping[tuple[str, int], float]) -> Prediction:
+    x, y = (np.array([each[key] for key in predicted], float) for each in (predicted, realised))
+    near = float(np.mean(np.abs(x - y) <= NEAR))
+    varied = np.ptp(x) > EQUAL and np.ptp(y) > EQUAL
+    return Prediction(predicted, realised, *_fit(x, y), float(np.corrcoef(x, y)[0, 1]) if varied else 0.0, near)
+
+
+def _fit(x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> tuple[float, float]:
+    """Slope and intercept of the least squares; 0 and the mean where x does not vary."""
+    if np.ptp(x) < EQUAL:
+        return 0.0, float(np.mean(y))
     slope, intercept = np.polyfit(x, y, 1)
-    return float(slope), float(intercept), float(np.std(y - slope * x - intercept, ddof=2))
+    return float(slope), float(intercept)
 
 
 def _corrected(line: Line, targets: str) -> float | None:
@@ -143,8 +178,6 @@ def _mean_over(lines: Sequence[Line], method: str, targets: str) -> float | None
 
 
 def _chance(values: Sequence[float]) -> float:
-    """p of a paired t-test against no difference; where all trials agree, of the difference they agree on."""
-    spread = float(np.std(values, ddof=1))
-    if spread < EQUAL:
-        return 1.0 if abs(np.mean(values)) < EQUAL else 0.0
-    return t_test(float(np.mean(values)) / (spread / np.sqrt(len(values))), len(values) - 1)
+    """p of a paired t-test against no difference."""
+    error = float(np.std(values, ddof=1) / np.sqrt(len(values)))
+    return t_test(float(np.mean(values)) / error, len(values) - 1)

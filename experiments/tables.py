@@ -49,7 +49,7 @@ def by_labels(
     if not lines:
         none = _grid([], compared([], arms), paper, ("best",))[0]
         parts += ["No results yet. The paper's:", none] if paper else ["No results yet."]
-    return _joined(parts)
+    return joined(parts)
 
 
 def by_temperature(lines: Sequence[Line], temperatures: Sequence[float], paper: Paper, title: str) -> str:
@@ -63,7 +63,7 @@ def by_temperature(lines: Sequence[Line], temperatures: Sequence[float], paper: 
             parts += [f"{labels:,} labels, {shown}; {_sentence(caption(group))} {BEST}", best, f"{MEANING} {said}"]
             others, said = _temperatures(group, labels, temperatures, {}, ("final", "chosen"))
             parts += [_later(group), others, f"{MEANING} {said}"]
-    return _joined(parts if lines else [*parts, "No results yet."])
+    return joined(parts if lines else [*parts, "No results yet."])
 
 
 def summary(lines: Mapping[str, Sequence[Line]]) -> str:
@@ -104,8 +104,8 @@ def summary(lines: Mapping[str, Sequence[Line]]) -> str:
         else []
     )
     told = _tests(gaps.values(), len(tested), [_shared(group) for _, _, group, _ in shown])
-    grid = _markdown(["experiment", "data", "budget", "labels", *arms], rows)
-    return _joined([grid, f"{'; '.join([meaning, *others, *hot])}. {told}"])
+    grid = markdown(["experiment", "data", "budget", "labels", *arms], rows)
+    return joined([grid, f"{'; '.join([meaning, *others, *hot])}. {told}"])
 
 
 def corrected(differences: Mapping[Place, Difference | None]) -> dict[Place, float]:
@@ -156,7 +156,7 @@ def _grid(
             place = arm, measure, labels
             cells.append(f"{ours}<br>{_gap(gaps[place], tested.get(place), _paper_gap(paper, arm, base, labels))}")
         shown.append([f"{name}<br>over {base}", *cells] if base else [name, *(cell.partition("<br>")[0] for cell in cells)])
-    grid = _markdown(["labels", *(f"{labels:,}" for labels in columns)], shown)
+    grid = markdown(["labels", *(f"{labels:,}" for labels in columns)], shown)
     return grid, _tests(gaps.values(), len(tested), [_shared(group)])
 
 
@@ -173,7 +173,7 @@ def _temperatures(
         scores = [_score(accuracies(group, labels, arm, measure), _number(paper, arm, labels)) for arm in (base, ours)]
         name = at if len(measures) == 1 else f"{at}, {measure}"
         rows.append([name, *scores, _gap(gaps[place], tested.get(place), _paper_gap(paper, ours, base, labels))])
-    grid = _markdown(["temperature", "unweighted", "debiased", "debiased over unweighted"], rows)
+    grid = markdown(["temperature", "unweighted", "debiased", "debiased over unweighted"], rows)
     return grid, _tests(gaps.values(), len(tested), [_shared(group)])
 
 
@@ -294,10 +294,10 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def _joined(parts: Iterable[str]) -> str:
+def joined(parts: Iterable[str]) -> str:
     return "\n\n".join(parts) + "\n"

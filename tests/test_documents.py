@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.catalogue import ITEMS
-from experiments.documents import BEGIN, END, MADE, filled
+from experiments.documents import END, filled, mark, reproduced
 from experiments.lines import Line
 from experiments.protocol import Item
 from experiments.reasons import reasons
@@ -21,8 +21,8 @@ REMEDY = "run: wdistill reproduce all --trials 0"
 def test_the_results_in_a_document_are_those_of_the_lines(document: Path) -> None:
     lines = {name: each for item in ITEMS for name, each in read_lines(item, HERE).items()}
     text = document.read_text()
-    assert BEGIN.format("results") in text and END in text
-    assert filled(text, lines) == text, REMEDY
+    assert mark("results", "wdistill reproduce") in text and END in text
+    assert filled(text, reproduced(lines)) == text, REMEDY
 
 
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name)
@@ -36,12 +36,13 @@ def test_the_tables_in_the_repository_are_those_of_the_lines(item: Item) -> None
     assert not missing, REMEDY
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_a_place_is_filled_and_nothing_else_is_touched(name: str) -> None:
-    before = f"one\n{BEGIN.format(name)}\nold\n{END}\ntwo\n"
-    after = filled(before, {})
-    assert after.startswith("one\n") and after.endswith(f"{END}\ntwo\n") and "old" not in after
-    assert filled(after, {}) == after and filled("no place", {}) == "no place"
+@pytest.mark.parametrize("begin", reproduced({}))
+def test_a_place_is_filled_and_nothing_else_is_touched(begin: str) -> None:
+    made = reproduced({})
+    before = f"one\n{begin}\nold\n{END}\ntwo\n"
+    after = filled(before, made)
+    assert after == f"one\n{begin}\n{made[begin]}{END}\ntwo\n"
+    assert filled(after, made) == after and filled("no place", made) == "no place"
 
 
 def test_reasons_are_the_mean_weights_of_wrong_and_right_rows() -> None:

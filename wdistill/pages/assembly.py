@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
 
 from wdistill.outcome import Outcome
 from wdistill.pages import figures, tables, words
 from wdistill.pages.accuracies import Row, arm_names, baseline, headline
 from wdistill.pages.figures import Panel
-from wdistill.pages.rendering import render
+from wdistill.pages.house import rendered
 
 
 @dataclass(frozen=True)
@@ -55,17 +54,16 @@ class Setting:
 def page(groups: Mapping[str, Sequence[Outcome]], title: str) -> str:
     """One HTML page of several settings, each a name and its trials; the same outcomes give the same bytes."""
     settings = [_setting(name, trials, f"s{i}") for i, (name, trials) in enumerate(groups.items(), 1) if trials]
-    filters: dict[str, Callable[..., Any]] = {
+    pictures = any(arm.maps for each in settings for arm in each.arms)
+    template = files("wdistill.pages").joinpath("report.html.jinja").read_text("utf-8")
+    filters: dict[str, Callable[..., str]] = {
         "accuracy": words.accuracy,
         "gap": words.gap,
         "against": tables.against,
         "called": tables.called,
         "progress": tables.progress,
-        "listed": words.listed,
     }
-    template = files("wdistill.pages").joinpath("report.html.jinja").read_text("utf-8")
-    pictures = any(arm.maps for each in settings for arm in each.arms)
-    return render(template, filters, pictures=pictures, title=title, settings=settings)
+    return rendered(template, title, pictures=pictures, filters=filters, settings=settings)
 
 
 def _setting(name: str, outcomes: Sequence[Outcome], mark: str) -> Setting:

@@ -67,7 +67,7 @@ class Key:
 
     name: str
     color: str  # as CSS says it
-    shape: str = "line"  # "line", "box", "dot" or "cross"
+    shape: str = "line"  # "line", "box", "hatched", "dot", "cross", "square", "diamond" or "triangle"
     dash: str = ""  # of a line, as SVG says it
 
 
@@ -113,7 +113,8 @@ def look() -> AbstractContextManager[None]:
     return matplotlib.style.context(["default", _LOOK])
 
 
-def _drawn(draw: Callable[[Axes], None], mark: str, label: str, height: float = HEIGHT) -> str:
+def as_svg(draw: Callable[[Axes], None], mark: str, label: str, height: float = HEIGHT) -> str:
+    """One pair of axes in the look of the house, as SVG inside a page; `mark` and `label` as for `svg.inline`."""
     from matplotlib.figure import Figure
 
     with look():
@@ -192,7 +193,7 @@ def trajectory(outcomes: Sequence[Outcome], rows: Sequence[Row], mark: str) -> P
     ends = [f"{name} {values[:, -1].mean():.2f} %" for name, (_, values) in curves.items()]
     title = f"{measure.capitalize()} accuracy over the training"
     return Panel(
-        _drawn(draw, mark, f"{title}. At the end: {listed(ends)}."), title, (caption + "".join(far)).strip(), tuple(keys)
+        as_svg(draw, mark, f"{title}. At the end: {listed(ends)}."), title, (caption + "".join(far)).strip(), tuple(keys)
     )
 
 
@@ -239,7 +240,7 @@ def best(rows: Sequence[Row], mark: str) -> Panel | None:
     ) + "Selected on the test rows, as the paper reports it: too good by that."
     height = max(1.7, 0.95 + 0.42 * len(arms))
     return Panel(
-        _drawn(draw, mark, f"Best test accuracy of every arm: {found}.", height), "Best accuracy of every arm", caption
+        as_svg(draw, mark, f"Best test accuracy of every arm: {found}.", height), "Best accuracy of every arm", caption
     )
 
 
@@ -286,7 +287,7 @@ def _teacher(fitted: Debiased, which: str, mark: str) -> Panel:
         draw_accuracy(axes, fitted)
         titles.append(_untitled(axes))
 
-    drawn = _drawn(draw, mark, "The teacher's accuracy on validation rows against its margin.")
+    drawn = as_svg(draw, mark, "The teacher's accuracy on validation rows against its margin.")
     caption = titles[0].partition("\n")[2]
     bars = "bars are standard errors"
     return Panel(
@@ -327,7 +328,7 @@ def _map(found: Plane, which: Map, fitted: Debiased, mark: str) -> Panel:
         draw_map(axes, found, which, confidence_word(fitted), DRAWN)
 
     label = f"{MAPS[which]} over the plane of the teacher's and the student's confidence."
-    return Panel(_drawn(draw, mark, label, 3.6), MAPS[which])
+    return Panel(as_svg(draw, mark, label, 3.6), MAPS[which])
 
 
 def _untitled(axes: Axes) -> str:
@@ -368,7 +369,7 @@ def _all(found: Histogram, trials: int, mark: str) -> Panel:
         draw_histogram(axes, found)
         titles.append(_untitled(axes))
 
-    drawn = _drawn(draw, mark, f"Histogram of the weights: mean {found.mean:.4f}.")
+    drawn = as_svg(draw, mark, f"Histogram of the weights: mean {found.mean:.4f}.")
     title, _, rest = titles[0].partition("\n")
     rest = rest.replace("%", " %")
     return Panel(drawn, title, _sentence(f"{rest}; at the last refresh{_of(trials)}"))
@@ -406,7 +407,7 @@ def _right_and_wrong(right: Histogram, wrong: Histogram, trials: int, mark: str)
         Key(f"rightly labeled: {right.rows:,} rows, mean weight {right.mean:.3f}", svg.COLORS[BLUE], "box"),
         Key(f"wrongly labeled: {wrong.rows:,} rows, mean weight {wrong.mean:.3f}", svg.COLORS[ORANGE], "hatched"),
     )
-    return Panel(_drawn(draw, mark, label), "Weights of rightly and wrongly labeled rows", caption, keys)
+    return Panel(as_svg(draw, mark, label), "Weights of rightly and wrongly labeled rows", caption, keys)
 
 
 def _share(found: Histogram) -> str:
@@ -452,7 +453,7 @@ def movement(trainings: Sequence[Training], mark: str) -> Panel | None:
     ends = [f"{name} from {values[:, 0].mean():.3f} to {values[:, -1].mean():.3f}" for name, (values, _) in curves.items()]
     caption = f"{most} refreshes" + ("; bands are one standard deviation over trials." if len(whole) > 1 else ".")
     keys = tuple(style.key(name) for name, (_, style) in curves.items())
-    return Panel(_drawn(draw, mark, f"Mean weights: {listed(ends)}."), "How the weights move", caption, keys)
+    return Panel(as_svg(draw, mark, f"Mean weights: {listed(ends)}."), "How the weights move", caption, keys)
 
 
 # ---------------------------------------------------------------------------------------------------------------- time
@@ -483,4 +484,4 @@ def times(stages: dict[str, dict[str, float]], trials: int, mark: str) -> Panel 
     keys = tuple(Key(kind, svg.COLORS[KINDS[kind]], "box") for kind in used)
     caption = f"Means over {trials} trials." if trials > 1 else ""
     height = max(1.7, 0.85 + 0.32 * len(stages))
-    return Panel(_drawn(draw, mark, f"Time of every stage: {listed(total)}.", height), "Time by stage", caption, keys)
+    return Panel(as_svg(draw, mark, f"Time of every stage: {listed(total)}.", height), "Time by stage", caption, keys)

@@ -9,7 +9,7 @@ from typing import Any
 
 from wdistill.pages import svg
 from wdistill.pages.figures import Panel, look
-from wdistill.pages.rendering import render
+from wdistill.pages.house import rendered
 from wdistill.pages.words import duration
 from wdistill.theory import wording
 from wdistill.theory.claims import Finding
@@ -33,7 +33,7 @@ def page(runs: Sequence[Run], made: Mapping[str, str]) -> str:
         "duration": duration,
         "panels": panels,
     }
-    return render(template, filters, title="The paper's claims, measured", runs=runs, made=made)
+    return rendered(template, "The paper's claims, measured", filters=filters, runs=runs, made=made)
 
 
 def panels(finding: Finding) -> list[Panel]:

@@ -1,0 +1,347 @@
+"""What is shown of the leaderboard, as records and words: boards of methods by gold rows, goals, choices, trials.
+
+A board compares methods over the same trials alone: those that have all of its methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from experiments.captions import commits, hardware
+from experiments.standings import BASE, NEAR, Gain, Line, Standing, calibration, foretold, gains, losses, standing
+from experiments.tables import MISSING, joined, markdown
+from experiments.tasks import Task
+from wdistill.pages.tables import Grid
+from wdistill.pages.words import chance, count, duration, listed, signed
+
+LISTED = (  # in documents, as far as a board has them
+    *("best", "corrected-retrained+gold", "retrained+gold", "corrected+gold", "corrected", "logistic+gold", "mixed+gold"),
+    *("paper+gold", "paper", "unweighted", "labels+gold", "oracle"),
+)
+MEASURE = f"Points of test accuracy over {BASE} (all rows of the teacher at weight 1, and the gold rows as labels)"
+MEANING = (
+    f"{MEASURE}, mean over tasks ± standard error over trials; beneath, the tasks that were won, the worst task, and the "
+    "share that a method has of the oracle's gain over unweighted."
+)
+NONE_YET = "No trials yet."
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the leaderboard consists of once all of it has been run."""
+
+    tasks: tuple[Task, ...]
+    methods_of: Callable[[Task], Iterable[str]]  # names, in the order of the file
+    gold: tuple[int, ...]  # sizes of the gold set, ascending
+    trials: int  # of every task and size
+
+    def half(self, half: str) -> list[Task]:
+        return [task for task in self.tasks if task.half == half]
+
+    @property
+    def middle(self) -> int:
+        """The size that goals are about, and boards are sorted by."""
+        return self.gold[len(self.gold) // 2]
+
+
+@dataclass(frozen=True)
+class Board:
+    """Methods by number of gold rows, all over the same trials."""
+
+    title: str
+    tasks: tuple[str, ...]  # that it is to rest on
+    trials: Mapping[int, Mapping[str, int]]  # gold rows → task → trials that it does rest on
+    rows: tuple[tuple[str, tuple[Standing | None, ...]], ...]  # method, and its standing by number of gold rows
+    of: int  # trials that there are to be of every task
+
+    def rests_on(self, gold: int) -> str:
+        """Tasks and trials of a column: "6 of 7 tasks, 3 to 5 of 5 trials"."""
+        counts = [each for each in self.trials[gold].values() if each]
+        if not counts:
+            return "no trials yet"
+        return f"{len(counts)} of {count(len(self.tasks), 'task')}, {_span(counts)} of {count(self.of, 'trial')}"
+
+    @property
+    def lacks(self) -> str:
+        """Tasks that a column does not have; "" where none lacks any."""
+        without = {gold: [task for task, each in counts.items() if not each] for gold, counts in self.trials.items()}
+        told = [f"at {gold:,} gold rows {listed(tasks)}" for gold, tasks in without.items() if tasks]
+        return f"Still without a trial: {'; '.join(told)}." if told else ""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One target, and what has become of it."""
+
+    name: str
+    reached: bool | None  # None where there is nothing to judge by
+    final: bool  # whether all trials that it is judged by are there
+    told: str
+
+    @property
+    def verdict(self) -> str:
+        if self.reached is None:
+            return "cannot be judged yet"
+        return ("reached" if self.reached else "not reached") + ("" if self.final else " so far")
+
+
+def boards(plan: Plan, lines: Sequence[Line], half: str) -> list[Board]:
+    """The methods that run everywhere, soft targets: over a half, and over its tasks whose teacher can be retrained."""
+    mine = plan.half(half)
+    own = [task for task in mine if not task.external]
+    found = [board(plan, lines, "All tasks of this half", mine)]
+    if _shared(plan, own) != _shared(plan, mine):
+        found.append(board(plan, lines, "Tasks whose teacher can be retrained", own))
+    return [each for each in found if each.tasks]
+
+
+def all_methods(plan: Plan, lines: Sequence[Line], targets: str = "soft") -> list[Board]:
+    """Every method, over the tasks that are for all; a teacher that is a table, and cannot be retrained, stands apart."""
+    found = []
+    for half in ("confirmation", "tuning"):
+        whole = [task for task in plan.half(half) if task.all_methods]
+        groups = {
+            "teachers that can be retrained": [task for task in whole if not task.external],
+            "external teachers": [task for task in whole if task.external],
+        }
+        found += [board(plan, lines, f"{half.capitalize()} half, {name}", tasks, targets) for name, tasks in groups.items()]
+    return [each for each in found if each.tasks]
+
+
+def board(plan: Plan, lines: Sequence[Line], title: str, tasks: Sequence[Task], targets: str = "soft") -> Board:
+    """All methods that each of the tasks runs, those with the largest gain first."""
+    names, methods = tuple(task.name for task in tasks), _shared(plan, tasks)
+    known = [line for line in lines if line["task"] in names and set(methods) <= set(line["accuracies"].get(targets, {}))]
+    trials = {gold: {name: sum(_at(line, name, gold) for line in known) for name in names} for gold in plan.gold}
+    rows = [
+        (method, tuple(standing(known, method, gold, targets=targets) for gold in plan.gold))
+        for method in methods
+        if method != BASE
+    ]
+    middle = plan.gold.index(plan.middle)
+
+    def place(row: tuple[str, tuple[Standing | None, ...]]) -> float:
+        first = next((each.mean for each in (row[1][middle], *row[1]) if each is not None), None)
+        return -first if first is not None else 0.0
+
+    return Board(title, names, trials, tuple(sorted(rows, key=place)), plan.trials)
+
+
+def goals(plan: Plan, lines: Sequence[Line]) -> list[Goal]:
+    """The targets that were set before the runs, all of them on the confirmation half with soft targets."""
+    names = [task.name for task in plan.half("confirmation")]
+    mine = [line for line in lines if line["task"] in names]
+    whole = {gold: all(_count(mine, name, gold) >= plan.trials for name in names) for gold in plan.gold}
+    return [
+        _safe(mine, plan, final=all(whole.values())),
+        _gaining(mine, plan, final=whole[plan.middle]),
+        _predicting(lines, plan, final=all(whole.values())),
+    ]
+
+
+def _safe(mine: Sequence[Line], plan: Plan, *, final: bool) -> Goal:
+    name = f"best is never significantly below {BASE} on any task (paired t, Holm-corrected over tasks, 5 %)"
+    found = gains(mine, "best")
+    tested = [each for each in found.values() if each.trials > 1]
+    if not tested:
+        return Goal(name, None, final, "No task has two trials yet.")
+    lost = [each for gold in plan.gold for each in losses([line for line in mine if line["gold"] == gold], "best")]
+    below = [f"{_place(task, gold)} ({signed(found[task, gold].mean)} points, {chance(p)})" for task, gold, p in lost]
+    compared = f"{count(len(tested), 'comparison')}, corrected at each number of gold rows, {_trials(tested)}"
+    if below:
+        return Goal(name, False, final, f"Below on {listed(below)}, of {compared}.")
+    worst = min(found, key=lambda key: found[key].mean)
+    return Goal(name, True, final, f"In none of {compared}; lowest on {_place(*worst)}, {points(found[worst])} points.")
+
+
+def _gaining(mine: Sequence[Line], plan: Plan, *, final: bool) -> Goal:
+    name = f"best gains at least 1.0 point over {BASE} on average at {plan.middle:,} gold rows"
+    found = standing(mine, "best", plan.middle)
+    if found is None:
+        return Goal(name, None, final, f"No trial with {plan.middle:,} gold rows yet.")
+    short = f": {1.0 - found.mean:.2f} short" if found.mean < 1.0 else ""
+    tasks = f"{found.tasks} of {count(len(plan.half('confirmation')), 'task')}"
+    return Goal(name, found.mean >= 1.0, final, f"{points(found)} points over {tasks}{short}.")
+
+
+def _predicting(lines: Sequence[Line], plan: Plan, *, final: bool) -> Goal:
+    name = f"the predicted gain is within ±{NEAR:g} point of the realised one for 80 % of the tasks"
+    halves = {half: [task.name for task in plan.half(half)] for half in ("tuning", "confirmation")}
+    known = {half: [line for line in lines if line["task"] in names] for half, names in halves.items()}
+    fitted = calibration(known["tuning"])
+    found = foretold(known["confirmation"], *fitted[:2]) if fitted else None
+    if found is None:
+        return Goal(name, None, final, "That takes three trials of the tuning half to learn from, and one to foretell.")
+    near = round(found.within * len(found.predicted))
+    far = max(found.predicted, key=lambda key: abs(found.predicted[key] - found.realised[key]))
+    off = found.realised[far] - found.predicted[far]
+    told = (
+        f"{near} of {len(found.predicted)} tasks and sizes, {100 * found.within:.0f} %, foretold from the tuning half alone"
+    )
+    short = f": {80 - 100 * found.within:.0f} % short" if found.within < 0.8 else ""
+    return Goal(name, found.within >= 0.8, final, f"{told}{short}; furthest off {_place(*far)}, by {signed(off)} points.")
+
+
+def choices(plan: Plan, lines: Sequence[Line]) -> Grid | None:
+    """On how many trials `best` corrected the targets, and on how many it stayed with the teacher's own."""
+    known = [line for line in lines if "best" in line["why"]]
+    if not known:
+        return None
+
+    def cell(names: Collection[str], gold: int) -> str:
+        mine = [line["why"]["best"] for line in known if line["task"] in names and line["gold"] == gold]
+        corrected = sum(why.startswith("targets corrected") for why in mine)
+        return f"{corrected} of {len(mine)}" if mine else MISSING
+
+    rows = [(task.name, *(cell([task.name], gold) for gold in plan.gold)) for task in plan.tasks]
+    total = ("all tasks", *(cell([task.name for task in plan.tasks], gold) for gold in plan.gold))
+    return Grid(("targets corrected", *_sizes(plan)), (*rows, total))
+
+
+def trials(plan: Plan, lines: Sequence[Line]) -> Grid:
+    """How much of every task has been run."""
+    rows = [
+        (f"{task.name}, {task.half}", *(_of(_count(lines, task.name, gold), plan.trials) for gold in plan.gold))
+        for task in plan.tasks
+    ]
+    return Grid(("trials", *_sizes(plan)), tuple(rows))
+
+
+def run_so_far(plan: Plan, lines: Sequence[Line]) -> str:
+    """In a sentence."""
+    wanted = [(task.name, gold) for task in plan.tasks for gold in plan.gold]
+    there = sum(min(plan.trials, _count(lines, *each)) for each in wanted)
+    total = plan.trials * len(wanted)
+    if there == total:
+        return f"All {total:,} trials have been run."
+    return f"{there:,} of {total:,} trials have been run; {total - there:,} are missing." if there else NONE_YET
+
+
+def provenance(lines: Sequence[Line]) -> list[tuple[str, str]]:
+    """What the lines rest on, as names and values."""
+    if not lines:
+        return []
+    numbers = sorted({line["trial"] for line in lines})
+    versions = sorted({f"torch {line['environment']['torch']}" for line in lines if "environment" in line})
+    return [
+        ("code", commits(lines)),
+        ("hardware", ", ".join([*hardware(lines), *versions]) or MISSING),
+        ("seeds", f"{_span(numbers)}, the numbers of the trials; rows are drawn with 7000 more"),
+        ("time", f"{duration(sum(line['seconds'] for line in lines))} on one thread"),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------------- markdown
+
+
+def table(plan: Plan, lines: Sequence[Line]) -> str:
+    """All boards, goals and counts as Markdown."""
+    parts = ["### Leaderboard", run_so_far(plan, lines)]
+    if not lines:
+        return joined(parts)
+    parts += [_listed(goals(plan, lines)), MEANING]
+    for half in ("confirmation", "tuning"):
+        parts += [f"#### {half.capitalize()} half, soft targets"]
+        parts += [text for each in boards(plan, lines, half) for text in _board(plan, each)]
+    for targets in ("soft", "hard"):
+        parts += [f"#### All methods, {targets} targets"]
+        parts += [text for each in all_methods(plan, lines, targets) for text in _board(plan, each)]
+    chosen = choices(plan, lines)
+    parts += ["#### What `best` chose", _grid(chosen)] if chosen else []
+    parts += ["#### Trials", _grid(trials(plan, lines))]
+    parts.append("; ".join(f"{name}: {value}" for name, value in provenance(lines)) + ".")
+    return joined(parts)
+
+
+def brief(plan: Plan, lines: Sequence[Line]) -> str:
+    """A dozen methods on the confirmation half and the goals, for documents."""
+    if not lines:
+        return joined([NONE_YET])
+    mine = plan.half("confirmation")
+    whole = [task for task in mine if task.all_methods and not task.external]
+    both = [board(plan, lines, "", mine), board(plan, lines, "", whole)]
+    places = [(each, i) for each in both for i in range(len(plan.gold))]
+    columns = [f"{gold:,} gold rows, {count(len(tasks), 'task')}" for tasks in (mine, whole) for gold in plan.gold]
+    found = [dict(each.rows) for each in both]
+    known = [method for method in LISTED if any(method in rows for rows in found)]
+    rows = [
+        [
+            f"`{method}`",
+            *(points(row[method][i]) if method in row else MISSING for row in found for i in range(len(plan.gold))),
+        ]
+        for method in known
+    ]
+    rests = ["rests on", *(each.rests_on(plan.gold[i]) for each, i in places)]
+    said = (
+        f"Confirmation half: all its {count(len(mine), 'task')}, and the {len(whole)} of them that are for all methods. "
+        f"{MEASURE}, soft targets, mean over tasks ± standard error over trials. {run_so_far(plan, lines)}"
+    )
+    return joined([markdown(["method", *columns], [*rows, rests]), said, _listed(goals(plan, lines))])
+
+
+def _listed(found: Sequence[Goal]) -> str:
+    return "\n".join(f"- {goal.name[:1].upper()}{goal.name[1:]}: **{goal.verdict}**. {goal.told}" for goal in found)
+
+
+def _board(plan: Plan, found: Board) -> list[str]:
+    head = ["method", *(f"{gold:,} gold rows<br>{found.rests_on(gold)}" for gold in plan.gold)]
+    rows = [[f"`{method}`", *("<br>".join(cells(each)) for each in standings)] for method, standings in found.rows]
+    return [f"{found.title}: {listed(found.tasks)}. {found.lacks}".strip(), markdown(head, rows)]
+
+
+def _grid(found: Grid) -> str:
+    return markdown(found.columns, found.lines)
+
+
+def cells(found: Standing | None) -> tuple[str, ...]:
+    """The gain, and what stands beneath it."""
+    if found is None:
+        return (MISSING,)
+    share = [f"{100 * found.share:.0f} % of the oracle".replace("-", "−")] if found.share is not None else []
+    return points(found), f"won {found.wins} of {found.tasks}, worst {signed(found.worst)}", *share
+
+
+# ---------------------------------------------------------------------------------------------------------------- words
+
+
+def points(found: Standing | Gain | None) -> str:
+    """With the standard error where there is one."""
+    if found is None:
+        return MISSING
+    return signed(found.mean) + (f" ± {found.error:.2f}" if found.error is not None else "")
+
+
+def _trials(found: Iterable[Gain]) -> str:
+    """Over how many trials each: "2 to 5 trials each"."""
+    return f"{_span([each.trials for each in found])} trials each"
+
+
+def _shared(plan: Plan, tasks: Sequence[Task]) -> list[str]:
+    """Methods that each of the tasks runs."""
+    every = [list(plan.methods_of(task)) for task in tasks]
+    return [method for method in every[0] if all(method in each for each in every)] if every else []
+
+
+def _at(line: Line, task: str, gold: int) -> bool:
+    return bool(line["task"] == task and line["gold"] == gold)
+
+
+def _count(lines: Iterable[Line], task: str, gold: int) -> int:
+    return sum(_at(line, task, gold) for line in lines)
+
+
+def _sizes(plan: Plan) -> tuple[str, ...]:
+    return tuple(f"{gold:,} gold rows" for gold in plan.gold)
+
+
+def _place(task: str, gold: int) -> str:
+    return f"{task} with {gold:,} gold rows"
+
+
+def _of(number: int, wanted: int) -> str:
+    return f"{number} of {max(number, wanted)}"
+
+
+def _span(numbers: Sequence[int]) -> str:
+    return f"{min(numbers)}" if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
