@@ -65,6 +65,28 @@ def test_risk_distortion_weight_and_bias_by_hand() -> None:
     np.testing.assert_allclose(variance(TWO, LOST.observed), (1 + 9) / 4 + (3 * 4 + 1) / 8 - mean(TWO, LOST.observed) ** 2)
 
 
+def zero_one(labels: Any, predictions: Any) -> Any:
+    return (predictions.argmax(axis=1) != labels).astype(np.float64)
+
+
+@pytest.mark.parametrize("loss", [cross_entropy, zero_one])
+@pytest.mark.parametrize("sharpness", [1.0, 30.0, 2000.0])  # losses on the truth of 1e-26, and of 0
+def test_weights_and_bias_are_exact_for_sharp_students_and_losses_of_0(loss: Any, sharpness: float) -> None:
+    made = uncertain_world(Linear(np.eye(3)), 200, np.random.default_rng(0))
+    found = losses(made, lambda inputs: sharpness * (inputs + 0.3 * np.eye(3)[0]), loss)
+    assert sharpness == 1.0 or found.truth.min() < 1e-6
+    np.testing.assert_allclose(mean(made, found.observed), risk(found) + bias(made, found), rtol=1e-12)
+    weights = weight(made.error, distortion(found))
+    np.testing.assert_allclose(mean(made, weights * found.observed), risk(found), rtol=1e-12)
+
+
+def test_a_loss_of_0_on_the_truth_has_weight_0_unless_nothing_is_corrupted() -> None:
+    found = Losses(np.array([0.0, 0.0, 0.0]), np.array([2.0, 2.0, 0.0]))
+    weights = weight(np.array([0.5, 0.0, 0.5]), distortion(found))
+    np.testing.assert_allclose(weights, [0, 1, 1], atol=1e-300)
+    assert np.isnan(distortion(Losses(np.array([np.nan]), np.array([1.0])))).all()
+
+
 def test_the_librarys_weight_is_this_one_clipped() -> None:
     p, d = np.meshgrid(np.linspace(0, 0.99, 40), np.linspace(0, 9, 40))
     np.testing.assert_allclose(debiasing_weight(p, d), np.minimum(1, weight(p, d)), rtol=1e-15)

@@ -12,7 +12,8 @@ from torch import Tensor
 from wdistill import weighting
 from wdistill.theory import linear, multi_pass, rates, single_pass, smoothness
 from wdistill.theory.claims import Finding
-from wdistill.theory.linear import CLASSES, DIMENSIONS, Regularity, Weight, weight
+from wdistill.theory.linear import CLASSES, DIMENSIONS, Regularity, Weight
+from wdistill.theory.simulator import weight
 
 pytestmark = pytest.mark.xdist_group("theory-descent")  # one process: what they share takes long to make
 

@@ -87,11 +87,6 @@ def chances(at: Instances) -> Tensor:
 # ------------------------------------------------------------------------------------------------------- the objectives
 
 
-def weight(error: Tensor, distortion: Tensor) -> Tensor:
-    """w = 1 / (1 + p·(distortion − 1))  —  equation (4), not clipped; Algorithms 3 and 4 differentiate it with the loss."""
-    return 1.0 / (1.0 + error * (distortion - 1.0))
-
-
 def naive(error: Tensor, distortion: Tensor) -> Tensor:
     """No weights: R^naive of Appendix E."""
     import torch

@@ -16,8 +16,9 @@ from wdistill.pages.words import MINUS
 from wdistill.theory import drawing, linear
 from wdistill.theory.claims import Check, Finding
 from wdistill.theory.judging import SIGMAS, mean_and_error, near
-from wdistill.theory.linear import CLASSES, DIAMETER, DIMENSIONS, ERRORS, RADIUS, Instances, Weight, naive, weight
+from wdistill.theory.linear import CLASSES, DIAMETER, DIMENSIONS, ERRORS, RADIUS, Instances, Weight, naive
 from wdistill.theory.rates import exact, falls, stays
+from wdistill.theory.simulator import weight
 from wdistill.theory.smoothness import measured
 from wdistill.weighting import Floats
 

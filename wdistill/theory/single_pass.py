@@ -14,8 +14,9 @@ from wdistill.pages.figures import GREEN, PURPLE, SKY
 from wdistill.theory import drawing, linear
 from wdistill.theory.claims import Check, Finding
 from wdistill.theory.judging import SIGMAS, mean_and_error
-from wdistill.theory.linear import CLASSES, DIAMETER, DIMENSIONS, ERRORS, RADIUS, Instances, Weight, naive, weight
+from wdistill.theory.linear import CLASSES, DIAMETER, DIMENSIONS, ERRORS, RADIUS, Instances, Weight, naive
 from wdistill.theory.rates import exact, falls, stays
+from wdistill.theory.simulator import weight
 from wdistill.weighting import Floats
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from wdistill.theory.linear import (
     loss,
     regularity,
     shown_loss,
-    weight,
 )
 from wdistill.theory.rates import EXACT
+from wdistill.theory.simulator import weight
 from wdistill.weighting import Floats
 
 if TYPE_CHECKING:
