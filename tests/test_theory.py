@@ -13,7 +13,7 @@ import torch
 from wdistill import debiasing_weight
 from wdistill.theory import halfspaces as spheres
 from wdistill.theory.claims import Check, Finding
-from wdistill.theory.convergence import bernstein_bound, convergence
+from wdistill.theory.convergence import bernstein_bound, convergence, range_term
 from wdistill.theory.debiasing import debiasing
 from wdistill.theory.halfspaces import gap, halfspaces, minimise, slack, smallest_radius
 from wdistill.theory.judging import SIGMAS, away, farthest, near
@@ -123,7 +123,7 @@ def test_the_adversary_names_the_runner_up_where_two_classes_are_close() -> None
     order = np.argsort(-made.inputs, axis=1)
     assert (made.truth == order[:, 0]).all() and (made.corrupted == order[:, 1]).all()
     margins = np.take_along_axis(made.inputs, order, 1)[:, :2] @ [1, -1]
-    np.testing.assert_allclose(made.error, 0.6 * np.exp(-margins / 2))
+    np.testing.assert_allclose(made.error, 0.8 * np.exp(-margins / 2))
 
 
 # -- verdicts
@@ -166,7 +166,11 @@ def none(error: Any, distortion: Any) -> Any:
     return np.ones(np.broadcast_shapes(np.shape(error), np.shape(distortion)))
 
 
-WEIGHTS = [swapped, clipped, without_one, none]
+def clipped_at_2(error: Any, distortion: Any) -> Any:
+    return np.minimum(2, weight(error, distortion))
+
+
+WEIGHTS = [swapped, clipped, clipped_at_2, without_one, none]
 
 
 @pytest.mark.parametrize("experiment", [debiasing, convergence, squares])
@@ -198,6 +202,26 @@ def test_a_bound_that_is_too_small_is_broken() -> None:
         "share of samples that break the bound on R_S",
         "share of samples that break the bound on R_S^w",
     }
+
+
+def test_a_bound_without_its_variance_term_is_broken() -> None:
+    finding = convergence(
+        scale=SMALL, bound=lambda variance, n, growth, chance, top: 0 * variance + range_term(n, growth, chance, top)
+    )
+    assert {check.claim for check in finding.checks if not check.holds} == {
+        "share of samples that break the bound on R_S",
+        "share of samples that break the bound on R_S^w",
+    }
+
+
+def test_contrasts_do_not_rest_on_the_weight_under_test() -> None:
+    beside = [check for check in debiasing(scale=SMALL, weight=none).checks if check.contrast]
+    assert len(beside) == 8 and all(check.holds for check in beside)
+
+
+def test_both_squared_errors_are_simulated_with_labels_of_their_own() -> None:
+    first, second = (check.measured for check in squares(scale=SMALL).checks[2:4])
+    assert first != second
 
 
 def test_the_bound_by_hand() -> None:

@@ -26,6 +26,7 @@ Weight = Callable[[Floats, Floats], Floats]  # error, distortion → weights, al
 Numbers = TypeVar("Numbers", Floats, "Tensor")
 
 LARGEST = float(np.finfo(np.float64).max)
+LARGEST_ERROR = 0.8  # p(x) of `uncertain_world`, so that weights reach 4
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def uncertain_world(truth: Linear, instances: int, random: np.random.Generator) 
     logits = truth(inputs)
     order = np.argsort(-logits, axis=1)
     best, second = np.sort(logits, axis=1)[:, :-3:-1].T
-    return World(inputs, order[:, 0], order[:, 1], 0.6 * np.exp((second - best) / 2.0))
+    return World(inputs, order[:, 0], order[:, 1], LARGEST_ERROR * np.exp((second - best) / 2.0))
 
 
 def students(truth: Linear, count: int, random: np.random.Generator) -> list[Linear]:
