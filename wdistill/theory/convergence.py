@@ -37,7 +37,17 @@ if TYPE_CHECKING:
 INSTANCES, DIMENSIONS, CLASSES = 300, 6, 4
 MEMBERS = 40  # predictors of the class F
 SAMPLES = 1000
-SIZES = (16, 64, 256, 1024, 4096, 16384, 65536, 1048576)  # n; the theorem begins at 16, at the last its variance decides
+SIZES = (
+    16,
+    64,
+    256,
+    1024,
+    4096,
+    16384,
+    65536,
+    2**20,
+    2**24,
+)  # n; from 16, where the theorem begins, to where variance decides
 CHANCE = 0.05  # δ
 FROM = 2  # the slope is fitted from the third size on, where the mean is about normal
 
