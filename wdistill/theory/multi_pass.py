@@ -125,9 +125,9 @@ def multi_pass(seed: int = 0, scale: float = 1.0, weight: Weight = weight) -> Fi
             "value, which no minimum on the boundary meets, Θ* not either; its proof only needs the inequality.",
             "The proposition says R(Θ̂) ≤ min R + ε for an ε-stationary point. Its proof gives 2ε + 2‖∇R − ∇R̂^w‖, which is "
             "what is judged, the distance being that of the weights of equation (4): other weights break it.",
-            "The lemma leaves the constant in η = Θ(√(R/(B L² T))) open; it is 4 here. With the analytic constants the list "
-            "is still on its way from 0 to the boundary; with slope and curvature as measured it arrives. √(2 B κ)/T^(1/4) "
-            "is so far above what is found that it decides nothing.",
+            "The lemma leaves the constant in η = Θ(√(R/(B L² T))) open; it is 4 here. With the analytic constants "
+            "short lists are still on their way from 0 to the boundary; with slope and curvature as measured all arrive. "
+            "√(2 B κ)/T^(1/4) is so far above what is found that it decides nothing.",
             "T^(−1/4) is slow: on their way from 0 to a wrong limit near Θ*, weights with half of p fall as fast up to "
             "T = 4,096. What gives them away is N: the gradient field, the lists and the stationary points.",
             "Davis and Drusvyatskiy bound how near an iterate is to a stationary point. The lemma takes the iterate itself "
