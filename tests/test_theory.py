@@ -13,7 +13,7 @@ import torch
 from wdistill import debiasing_weight
 from wdistill.theory import halfspaces as spheres
 from wdistill.theory.claims import Check, Finding
-from wdistill.theory.convergence import bernstein_bound, convergence
+from wdistill.theory.convergence import bernstein_bound, convergence, range_term
 from wdistill.theory.debiasing import debiasing
 from wdistill.theory.halfspaces import gap, halfspaces, minimise, slack, smallest_radius
 from wdistill.theory.judging import SIGMAS, away, farthest, near
@@ -65,6 +65,28 @@ def test_risk_distortion_weight_and_bias_by_hand() -> None:
     np.testing.assert_allclose(variance(TWO, LOST.observed), (1 + 9) / 4 + (3 * 4 + 1) / 8 - mean(TWO, LOST.observed) ** 2)
 
 
+def zero_one(labels: Any, predictions: Any) -> Any:
+    return (predictions.argmax(axis=1) != labels).astype(np.float64)
+
+
+@pytest.mark.parametrize("loss", [cross_entropy, zero_one])
+@pytest.mark.parametrize("sharpness", [1.0, 30.0, 2000.0])  # losses on the truth of 1e-26, and of 0
+def test_weights_and_bias_are_exact_for_sharp_students_and_losses_of_0(loss: Any, sharpness: float) -> None:
+    made = uncertain_world(Linear(np.eye(3)), 200, np.random.default_rng(0))
+    found = losses(made, lambda inputs: sharpness * (inputs + 0.3 * np.eye(3)[0]), loss)
+    assert sharpness == 1.0 or found.truth.min() < 1e-6
+    np.testing.assert_allclose(mean(made, found.observed), risk(found) + bias(made, found), rtol=1e-12)
+    weights = weight(made.error, distortion(found))
+    np.testing.assert_allclose(mean(made, weights * found.observed), risk(found), rtol=1e-12)
+
+
+def test_a_loss_of_0_on_the_truth_has_weight_0_unless_nothing_is_corrupted() -> None:
+    found = Losses(np.array([0.0, 0.0, 0.0]), np.array([2.0, 2.0, 0.0]))
+    weights = weight(np.array([0.5, 0.0, 0.5]), distortion(found))
+    np.testing.assert_allclose(weights, [0, 1, 1], atol=1e-300)
+    assert np.isnan(distortion(Losses(np.array([np.nan]), np.array([1.0])))).all()
+
+
 def test_the_librarys_weight_is_this_one_clipped() -> None:
     p, d = np.meshgrid(np.linspace(0, 0.99, 40), np.linspace(0, 9, 40))
     np.testing.assert_allclose(debiasing_weight(p, d), np.minimum(1, weight(p, d)), rtol=1e-15)
@@ -101,7 +123,7 @@ def test_the_adversary_names_the_runner_up_where_two_classes_are_close() -> None
     order = np.argsort(-made.inputs, axis=1)
     assert (made.truth == order[:, 0]).all() and (made.corrupted == order[:, 1]).all()
     margins = np.take_along_axis(made.inputs, order, 1)[:, :2] @ [1, -1]
-    np.testing.assert_allclose(made.error, 0.6 * np.exp(-margins / 2))
+    np.testing.assert_allclose(made.error, 0.8 * np.exp(-margins / 2))
 
 
 # -- verdicts
@@ -144,7 +166,11 @@ def none(error: Any, distortion: Any) -> Any:
     return np.ones(np.broadcast_shapes(np.shape(error), np.shape(distortion)))
 
 
-WEIGHTS = [swapped, clipped, without_one, none]
+def clipped_at_2(error: Any, distortion: Any) -> Any:
+    return np.minimum(2, weight(error, distortion))
+
+
+WEIGHTS = [swapped, clipped, clipped_at_2, without_one, none]
 
 
 @pytest.mark.parametrize("experiment", [debiasing, convergence, squares])
@@ -176,6 +202,26 @@ def test_a_bound_that_is_too_small_is_broken() -> None:
         "share of samples that break the bound on R_S",
         "share of samples that break the bound on R_S^w",
     }
+
+
+def test_a_bound_without_its_variance_term_is_broken() -> None:
+    finding = convergence(
+        scale=SMALL, bound=lambda variance, n, growth, chance, top: 0 * variance + range_term(n, growth, chance, top)
+    )
+    assert {check.claim for check in finding.checks if not check.holds} == {
+        "share of samples that break the bound on R_S",
+        "share of samples that break the bound on R_S^w",
+    }
+
+
+def test_contrasts_do_not_rest_on_the_weight_under_test() -> None:
+    beside = [check for check in debiasing(scale=SMALL, weight=none).checks if check.contrast]
+    assert len(beside) == 8 and all(check.holds for check in beside)
+
+
+def test_both_squared_errors_are_simulated_with_labels_of_their_own() -> None:
+    first, second = (check.measured for check in squares(scale=SMALL).checks[2:4])
+    assert first != second
 
 
 def test_the_bound_by_hand() -> None:

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from wdistill import weighting
-from wdistill.theory import linear, multi_pass, rates, single_pass, smoothness
+from wdistill.theory import judging, linear, multi_pass, single_pass, smoothness
 from wdistill.theory.claims import Finding
-from wdistill.theory.linear import CLASSES, DIMENSIONS, Regularity, Weight, weight
+from wdistill.theory.linear import CLASSES, DIMENSIONS, Number, Regularity, Weight
+from wdistill.theory.simulator import weight
 
 pytestmark = pytest.mark.xdist_group("theory-descent")  # one process: what they share takes long to make
 
@@ -33,6 +34,10 @@ def swapped(error: Tensor, distortion: Tensor) -> Tensor:
 
 def clipped(error: Tensor, distortion: Tensor) -> Tensor:
     return weight(error, distortion).clamp(max=1.0)
+
+
+def half_of_p(error: Tensor, distortion: Tensor) -> Tensor:
+    return weight(error / 2, distortion)
 
 
 # ---------------------------------------------------------------------------------------------------- the common ground
@@ -146,15 +151,25 @@ def test_permutations_show_every_example_once_in_a_pass() -> None:
 def test_the_slope_of_a_power_law_is_its_exponent() -> None:
     sizes = [10, 100, 1000]
     law = np.array(sizes, dtype=float)[:, None] ** -0.7 * np.ones((1, 5))
-    assert rates.slope(sizes, law) == (pytest.approx(-0.7), pytest.approx(0, abs=1e-12))
-    assert rates.falls("", -0.6, sizes, law).holds and not rates.falls("", -0.8, sizes, law).holds
+    assert judging.slope(sizes, law) == (pytest.approx(-0.7), pytest.approx(0, abs=1e-12))
+    assert judging.falls("", -0.6, sizes, law).holds and not judging.falls("", -0.8, sizes, law).holds
+
+
+def test_a_slope_of_too_few_runs_is_undecided_and_does_not_hold() -> None:
+    sizes = [10, 100, 1000]
+    law = np.array(sizes, dtype=float)[:, None] ** -2.0 * np.array([[0.1, 1.9, 1.0, 1.0]])
+    law[0] = law[0, ::-1]  # runs are independent of each other, and each of itself
+    unsure = judging.falls("", -0.25, sizes, law)
+    assert not unsure.holds and unsure.predicted.startswith("slope ≤ −0.25 + 0.") and unsure.predicted.endswith("undecided")
+    sure = judging.falls("", -0.25, sizes, np.tile(law, 100))
+    assert sure.holds and sure.error is not None and sure.predicted == f"slope ≤ −0.25 + {4 * sure.error:.2g}"
 
 
 def test_the_error_of_a_slope_is_how_far_slopes_scatter() -> None:
     random = np.random.default_rng(0)
     sizes = [10, 20, 40, 80]
     means = np.array(sizes)[:, None] ** -0.5
-    found = np.array([rates.slope(sizes, means * random.gamma(4, 0.25, (4, 40))) for _ in range(400)])
+    found = np.array([judging.slope(sizes, means * random.gamma(4, 0.25, (4, 40))) for _ in range(400)])
     assert found[:, 0].mean() == pytest.approx(-0.5, abs=4 * found[:, 0].std() / 20 + 0.01)
     assert found[:, 1].mean() == pytest.approx(found[:, 0].std(), rel=0.15)
 
@@ -194,41 +209,78 @@ def failed(finding: Finding) -> str:
 
 @pytest.mark.parametrize("mutant", [swapped, clipped, single_pass.detached])
 def test_single_pass_fails_with_wrong_weights(mutant: Weight, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(single_pass, "HARSH_HORIZON", 256)
     if mutant is not single_pass.detached:  # one of them as long as it takes to see where it ends
         monkeypatch.setattr(single_pass, "HORIZONS", (8, 16, 32, 64, 128, 256))
     found = failed(single_pass.single_pass(scale=0.1, weight=mutant))
     assert "E[∇(w ℓ)] = ∇R" in found
-    assert mutant is not single_pass.detached or "R(Θ^(T)) − R(Θ*) against T" in found
+    assert mutant is not single_pass.detached or ("R(Θ^(T)) − R(Θ*) against T" in found and "R = 8, p = 1: R" in found)
 
 
-@pytest.mark.parametrize("mutant", [swapped, clipped, single_pass.detached])
+def test_single_pass_fails_with_the_same_step_for_every_t(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(single_pass, "HARSH_HORIZON", 64)
+    found = single_pass.single_pass(scale=0.1, steps=lambda horizon, lipschitz, diameter: np.full(horizon, 0.25))
+    assert "; R(Θ^(T)) − R(Θ*) against T" in "; " + failed(found)
+
+
+@pytest.mark.parametrize("mutant", [swapped, clipped, half_of_p, single_pass.detached])
 def test_multi_pass_fails_with_wrong_weights(mutant: Weight, monkeypatch: pytest.MonkeyPatch) -> None:
-    if mutant is not single_pass.detached:
-        monkeypatch.setattr(multi_pass, "HORIZONS", (32, 64, 128, 256))
-    found = failed(multi_pass.multi_pass(scale=0.25, weight=mutant))
-    assert "N·E‖∇R̂^w(Θ*) − ∇R(Θ*)‖²" in found
-    assert mutant is clipped or "worst R(Θ̂) − R(Θ*) of all starts against N" in found
-    assert mutant is not single_pass.detached or "with replacement: least R(Θ) − R(Θ*) in the list against T" in found
+    monkeypatch.setattr(multi_pass, "HORIZONS", (64, 256, 1024))
+    monkeypatch.setattr(multi_pass, "RESTS", (64, 4096))
+    monkeypatch.setattr(multi_pass, "STARTS", 2)
+    found = failed(multi_pass.multi_pass(scale=0.05, weight=mutant))
+    assert "N·E‖∇R̂^w(Θ*) − ∇R(Θ*)‖²" in found and "largest ‖∇R̂^w − ∇R‖ of 256 Θ against N" in found
+    assert "with replacement: least R(Θ) − R(Θ*) in the list against N" in found
+    assert "R(Θ̂) − R(Θ*) over 2ε + 2‖∇R − ∇R̂^w‖" in found and "of all starts against 1/ε" in found
 
 
-def constant_weight_slope(known: Regularity) -> float:
+def constant_weight_slope(known: Regularity) -> Number:
     return known.radius * known.m_weight * known.l_loss
 
 
-def constant_weight_curvature(known: Regularity) -> float:
+def constant_loss_slope(known: Regularity) -> Number:
+    return known.l_weight * known.m_loss
+
+
+def constant_weight_curvature(known: Regularity) -> Number:
     return known.m_weight * known.b_loss * known.radius**2
 
 
-def half(known: Regularity) -> float:
+def half(known: Regularity) -> Number:
     return linear.b_q(known) / 2
+
+
+def four_fifths(known: Regularity) -> Number:
+    return 0.8 * linear.b_q(known)
+
+
+def cross_once(known: Regularity) -> Number:
+    return linear.b_q(known) - known.l_loss * known.l_weight * known.radius
+
+
+def no_cross(known: Regularity) -> Number:
+    return cross_once(known) - known.l_loss * known.l_weight * known.radius
+
+
+def constant_loss_curvature(known: Regularity) -> Number:
+    return known.m_loss * known.b_weight
+
+
+POINTWISE = "B_q draw by draw"
 
 
 @pytest.mark.parametrize(
     ("changed", "claim"),
     [
         ({"kappa": constant_weight_slope}, "‖∇(w ℓ)‖ ≤ κ"),
+        ({"kappa": constant_weight_slope}, "κ draw by draw"),
+        ({"kappa": constant_loss_slope}, "κ draw by draw"),
         ({"b_q": constant_weight_curvature}, "‖∇²(w ℓ)‖ ≤ B_q"),
         ({"b_q": half}, "‖∇²(w ℓ)‖ ≤ B_q"),
+        ({"b_q": four_fifths}, POINTWISE),
+        ({"b_q": cross_once}, POINTWISE),
+        ({"b_q": no_cross}, POINTWISE),
+        ({"b_q": constant_loss_curvature}, POINTWISE),
     ],
 )
 def test_smoothness_fails_with_a_constant_too_small(changed: dict[str, smoothness.Constant], claim: str) -> None:

@@ -35,10 +35,10 @@ class Experiment:
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("debiasing", debiasing, 1.0),
-    Experiment("convergence", convergence, 1.5),
+    Experiment("convergence", convergence, 4.0),
     Experiment("squares", squares, 0.1),
     Experiment("halfspaces", halfspaces, 12.0),
-    Experiment("single_pass", single_pass, 10.0),
-    Experiment("multi_pass", multi_pass, 15.0),
+    Experiment("single_pass", single_pass, 25.0),
+    Experiment("multi_pass", multi_pass, 35.0),
     Experiment("smoothness", smoothness, 3.0),
 )

@@ -10,7 +10,7 @@ import numpy as np
 from wdistill.inspection import BLUE, GREY, INK, ORANGE, standard_error
 from wdistill.theory import drawing
 from wdistill.theory.claims import Check, Finding
-from wdistill.theory.judging import SIGMAS, away, mean_and_error, near
+from wdistill.theory.judging import SIGMAS, away, falls, near
 from wdistill.theory.simulator import (
     Ints,
     Linear,
@@ -37,10 +37,19 @@ if TYPE_CHECKING:
 INSTANCES, DIMENSIONS, CLASSES = 300, 6, 4
 MEMBERS = 40  # predictors of the class F
 SAMPLES = 1000
-SIZES = (16, 64, 256, 1024, 4096, 16384, 65536)  # n; the theorem begins at 16
+SIZES = (
+    16,
+    64,
+    256,
+    1024,
+    4096,
+    16384,
+    65536,
+    2**20,
+    2**24,
+)  # n; from 16, where the theorem begins, to where variance decides
 CHANCE = 0.05  # δ
 FROM = 2  # the slope is fitted from the third size on, where the mean is about normal
-GROUPS = 25  # of samples, each with a slope of its own
 
 
 class Bound(Protocol):
@@ -75,6 +84,16 @@ class Growing:
     variances: Floats  # (sizes, samples, F) of the samples
 
     @property
+    def top(self) -> float:
+        """The largest h, or 1: the b of the bound."""
+        return max(1.0, float(self.values.max()))
+
+    @property
+    def used(self) -> float:
+        """The largest share of its bound that any deviation comes to."""
+        return float((np.abs(self.deviations) / self.bounds).max())
+
+    @property
     def largest(self) -> Floats:
         """(sizes, samples): of the absolute deviations, over the class."""
         return np.asarray(np.abs(self.deviations).max(axis=2))
@@ -97,7 +116,7 @@ def convergence(seed: int = 0, scale: float = 1.0, weight: Weight = weight, boun
     weights = weight(world.error, distortion(found))
     values = {"R_S": found.observed, "R_S^w": weights[:, None, :] * found.observed}
     limits = {"R_S": clean + off, "R_S^w": clean}
-    samples = max(2 * GROUPS, round(scale * SAMPLES))
+    samples = max(50, round(scale * SAMPLES))
     drawn = [draw(world, n, samples, random) for n in SIZES]
     plain, weighted = (
         _grown(name, limits[name], values[name], variance(world, values[name]), drawn, bound) for name in values
@@ -107,7 +126,9 @@ def convergence(seed: int = 0, scale: float = 1.0, weight: Weight = weight, boun
         checks += [
             near(f"n·E[({grown.name} − {goal})²]/Var = 1 at n = {SIZES[at]:,}", 1.0, grown.scaled[at]) for at in (0, -1)
         ]
-        checks += [_slope(grown, goal), _broken(grown), _variance(grown)]
+        claim = f"sup |{grown.name} − {goal}| against n"
+        checks.append(falls(claim, -0.5, SIZES[FROM:], grown.largest[FROM:]))
+        checks += [_broken(grown), _variance(grown), _range_alone(grown)]
     checks.append(_remains(plain, off))
     top, limit = float(values["R_S^w"].max()), float(1 / (1 - world.error.max()))
     checks.append(Check("largest w·ℓ of the class", f"above 1, ≤ {limit:.2f}", top, None, 1 < top <= limit, contrast=True))
@@ -121,12 +142,15 @@ def convergence(seed: int = 0, scale: float = 1.0, weight: Weight = weight, boun
             "loss": "half squared error of the softmax, in [0, 1]",
             "instances": f"{INSTANCES} in {DIMENSIONS} dimensions, {CLASSES} classes; mean p(x) {world.error.mean():.3f}",
             "samples": f"{samples:,} of each n from {SIZES[0]} to {SIZES[-1]:,}; δ = {CHANCE}",
+            "largest deviation over its bound": f"{plain.used:.2f} of the loss, {weighted.used:.2f} weighted",
             "variances, mean over F": f"{plain.variance.mean():.4f} of the loss, {weighted.variance.mean():.4f} weighted",
         },
         notes=(
             "The corollary takes the weighted class to lie in [0, 1]. It does only where w ≤ 1; weights exceed 1 "
             "where the distortion is below 1. The bound holds with its last term times the largest w·ℓ, at most 1/(1 − p).",
-            "The theorem's constants are loose: the bound is to be kept, not to be met.",
+            "Decided is that both risks go where they should, as fast as their variances say, and that the bound needs its "
+            "variance term: without it, it is broken. Not decided are the constants 18 and 15, and the growth M(n) inside a "
+            "logarithm: no deviation comes near the bound, and a third of it would be kept as well.",
         ),
         draw=lambda: {
             "Largest deviation over the class, weighted": _decline(weighted, BLUE),
@@ -144,22 +168,21 @@ def _grown(name: str, limit: Floats, values: Floats, spread: Floats, drawn: list
     return Growing(name, limit, values, spread, deviations, np.stack(bounds), variances)
 
 
-def _slope(found: Growing, goal: str) -> Check:
-    """The largest deviation over the class shrinks as fast as 1/√n; groups of samples tell the error of the slope."""
-    groups = np.stack([part.mean(axis=1) for part in np.array_split(found.largest, GROUPS, axis=1)])  # (groups, sizes)
-    at = np.log(np.array(SIZES[FROM:]))
-    slopes = np.polyfit(at, np.log(groups[:, FROM:]).T, 1)[0]
-    measured, error = mean_and_error(slopes)
-    claim = f"slope of sup |{found.name} − {goal}| against n, log–log"
-    return Check(claim, "≤ −0.5 + 4 errors", measured, error, measured <= -0.5 + SIGMAS * error)
-
-
 def _broken(found: Growing) -> Check:
     """The share of samples in which any predictor of the class breaks the bound, at the size where most do."""
     broken = (np.abs(found.deviations) > found.bounds).any(axis=2).sum(axis=1)
     samples, most = found.deviations.shape[1], int(broken.max())
     claim = f"share of samples that break the bound on {found.name}"
     return Check(claim, f"≤ δ = {CHANCE}", most / samples, standard_error(most, samples), most / samples <= CHANCE)
+
+
+def _range_alone(found: Growing) -> Check:
+    """At the largest n the range term alone is no bound: what keeps it is the term with the sample variance."""
+    alone = range_term(SIZES[-1], 10 * MEMBERS, CHANCE, found.top)
+    samples, broken = found.deviations.shape[1], int((found.largest[-1] > alone).sum())
+    share, error = broken / samples, standard_error(broken, samples)
+    claim = f"share of samples that break the range term alone, {found.name}, n = {SIZES[-1]:,}"
+    return Check(claim, f"> δ = {CHANCE}", share, error, share - SIGMAS * error > CHANCE, contrast=True)
 
 
 def _variance(found: Growing) -> Check:
@@ -179,7 +202,7 @@ def _decline(found: Growing, color: str) -> Figure:
     """The largest deviation, the bound and its two terms, against n."""
     figure, axes = drawing.panel(3.7)
     spread = [spread_term(found.variance, n, 10 * MEMBERS, CHANCE).mean() for n in SIZES]
-    rest = [range_term(n, 10 * MEMBERS, CHANCE, max(1.0, float(found.values.max()))) for n in SIZES]
+    rest = [range_term(n, 10 * MEMBERS, CHANCE, found.top) for n in SIZES]
     axes.plot(SIZES, found.bounds.mean(axis=(1, 2)), color=INK, linewidth=1.8, label="bound")
     axes.plot(SIZES, spread, color=GREY, linewidth=1.2, linestyle=(0, (4, 2)), label="its variance term")
     axes.plot(SIZES, rest, color=GREY, linewidth=1.2, linestyle=(0, (1, 1.5)), label="its range term")

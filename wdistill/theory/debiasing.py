@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from wdistill.inspection import BLUE, GREY, INK, ORANGE
 from wdistill.pages.figures import AMBER, GREEN, PURPLE, SKY
-from wdistill.theory import drawing
+from wdistill.theory import drawing, simulator
 from wdistill.theory.claims import Check, Finding
 from wdistill.theory.judging import SIGMAS, away, mean_and_error, near
 from wdistill.theory.simulator import (
+    LARGEST_ERROR,
     Linear,
     Loss,
     Losses,
@@ -89,7 +90,7 @@ def debiasing(seed: int = 0, scale: float = 1.0, weight: Weight = weight) -> Fin
         settings={
             "instances": f"{INSTANCES} in {DIMENSIONS} dimensions, {CLASSES} classes",
             "corrupted label": "the runner-up of the ground-truth classifier",
-            "p(x)": f"0.6·exp(−margin/2), mean {world.error.mean():.3f}",
+            "p(x)": f"{LARGEST_ERROR:g}·exp(−margin/2), mean {world.error.mean():.3f}",
             "predictor": "linear, the truth shrunk and disturbed",
             "samples": f"{samples:,} of {EXAMPLES:,} examples",
         },
@@ -117,8 +118,8 @@ def estimates(world: World, found: Losses, weight: Weight, samples: int, random:
         "no weights": np.ones_like(p),
         "weights of equation (4)": weight(p, d),
         "clipped to [0, 1]": debiasing_weight(p, d),
-        "half of p": weight(p / 2, d),
-        "p and 1 − p swapped": weight(1 - p, d),
+        "half of p": simulator.weight(p / 2, d),
+        "p and 1 − p swapped": simulator.weight(1 - p, d),
         "weights 1 − p": 1 - p,
     }
     values = np.stack([each * found.observed for each in weights.values()])  # (kinds, 2, N)

@@ -19,7 +19,7 @@ from wdistill.inspection import BLUE, GREY, INK, ORANGE
 from wdistill.pages.figures import GREEN, PURPLE
 from wdistill.theory import drawing
 from wdistill.theory.claims import Check, Finding
-from wdistill.theory.judging import farthest, mean_and_error
+from wdistill.theory.judging import at_most, mean_and_error, none_far
 from wdistill.weighting import Floats
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ SHOWN = {0.1: BLUE, 0.3: ORANGE, 0.5: GREEN, 1.0: PURPLE}  # c of the first figu
 SMALL, FACTORS = 0.1, (1.0, 5.0)  # R in units of √d / c: too small a sphere, and those of the claim
 STARTS = 3  # of the optimisation, random on the unit sphere
 STEPS = 50
-EXACT = 1e-5  # tolerance where no chance enters: rules of integration, the end of the optimisation
+TIGHT = 1e-5  # tolerance where no chance enters: rules of integration, the end of the optimisation
 POINTS = 200_000  # instances drawn for what is measured by sampling
 NODES = 48  # of each rule
 
@@ -55,7 +55,7 @@ def gap(noise: float, dimensions: int, radius: float) -> float:
 
 
 def smallest_radius(noise: float, dimensions: int) -> float:
-    """The radius from which on the gap is c/2; about √(2d/π³)/c for small c: the proof's R = O(√d/c)."""
+    """The radius from which on the gap is c/2; about √(2d/π³)/c for small c: the proof's O(√d/c), which is a lower bound."""
     return noise / 2 / gap(noise, dimensions, 1.0)
 
 
@@ -158,16 +158,16 @@ def halfspaces(seed: int = 0, scale: float = 1.0, angle: Angle = angle) -> Findi
     floor = min(float((case.teacher / (np.array(NOISE)[:, None] * math.log(2))).min()) for case in cases)
     step = min(float(case.teacher[-1, 0] / NOISE[-1]) for case in cases)
     checks = (
-        _far("share of wrong labels from c", np.stack([case.noise for case in cases])),
-        _at_most(
+        none_far("share of wrong labels from c", np.stack([case.noise for case in cases])),
+        at_most(
             "what a minimiser of the naive objective, or θ* of the clean one, can still gain",
-            EXACT,
+            TIGHT,
             max(case.slack for case in cases),
         ),
-        _at_most("distance of a minimiser of the naive objective from θ̃", 10 * EXACT, max(case.distance for case in cases)),
+        at_most("distance of a minimiser of the naive objective from θ̃", 10 * TIGHT, max(case.distance for case in cases)),
         Check("smallest gap / (c/2), R = √d/c and more", "≥ 1", float(large.min()), None, bool(large.min() >= 1)),
-        _at_most("gap against R·E[r]·(1 − cos π c)/π, largest relative difference", EXACT, relative),
-        _far("sampled gap from the integrated one", np.stack([case.sampled for case in cases])),
+        at_most("gap against R·E[r]·(1 − cos π c)/π, largest relative difference", TIGHT, relative),
+        none_far("sampled gap from the integrated one", np.stack([case.sampled for case in cases])),
         Check("smallest R(θ̃)/(c ln 2), on any sphere", "≥ 1", floor, None, floor >= 1),
         Check(
             f"largest gap / (c/2), R = {SMALL:g}·√d/c", "< 1", float(small.max()), None, bool(small.max() < 1), contrast=True
@@ -190,8 +190,8 @@ def halfspaces(seed: int = 0, scale: float = 1.0, angle: Angle = angle) -> Findi
             "The proof bounds R(θ̃) by c through log(1 + e^(−t)) ≥ 1{t < 0}, which lacks a factor ln 2: what holds is "
             "R(θ̃) ≥ c ln 2. The claim has slack enough.",
             "The proof's O(√d/R·log(d/R)) should read log(R/√d); and no logarithm is needed: R(θ*) ≤ 0.66·√d/R.",
-            "The gap is R·E[r]·(1 − cos π c)/π exactly, and reaches c/2 at R of about 0.25·√d/c for small c: R = O(√d/c), "
-            "as claimed. The proposition says that a sphere exists; on a much smaller one the gap is below c/2.",
+            "The gap is R·E[r]·(1 − cos π c)/π exactly, and reaches c/2 at R of about 0.25·√d/c for small c. The "
+            "proof's R = O(√d/c) must be a lower bound, R ≥ const·√d/c: on a much smaller sphere the gap is below c/2.",
         ),
         draw=lambda: {
             "Gap over c/2, against the radius; d = 10": _by_radius(next(case for case in cases if case.dimensions == 10)),
@@ -258,16 +258,6 @@ def _sampled(clean: Tensor, found: Tensor, radius: Floats, gaps: Floats) -> Floa
         measured, error = mean_and_error(excess.numpy())
         off.append((measured - expected) / error)
     return np.reshape(off, radius.shape)
-
-
-def _far(claim: str, sigmas: Floats) -> Check:
-    """The farthest is no farther than chance carries the farthest of so many."""
-    measured, limit = float(np.abs(sigmas).max()), farthest(sigmas.size)
-    return Check(f"farthest {claim}, in standard errors", f"≤ {limit:.2f}", measured, None, measured <= limit)
-
-
-def _at_most(claim: str, limit: float, measured: float) -> Check:
-    return Check(claim, f"≤ {limit:g}", measured, None, measured <= limit)
 
 
 def _by_radius(case: Case) -> Figure:

@@ -1,15 +1,18 @@
-"""Verdicts from standard errors: how far chance may carry a measurement from what was predicted."""
+"""Verdicts: how far chance may carry a measurement from what was predicted, and what is 0 up to rounding."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import NormalDist
 
 import numpy as np
 
+from wdistill.pages.words import MINUS
 from wdistill.theory.claims import Check
 from wdistill.weighting import Floats
 
 SIGMAS = 4.0  # standard errors that one mean may be off: by chance 6 times in 100,000
+EXACT = 1e-9  # of what no chance enters: rounding, and the end of an optimisation
 
 
 def farthest(count: int) -> float:
@@ -34,3 +37,52 @@ def away(claim: str, predicted: float, wrong: float, values: Floats) -> Check:
     measured, error = mean_and_error(values)
     holds = abs(measured - predicted) <= SIGMAS * error < abs(measured - wrong)
     return Check(claim, f"{predicted:.4f}, not {wrong:.4f}", measured, error, holds, contrast=True)
+
+
+def none_far(claim: str, sigmas: Floats) -> Check:
+    """The farthest of many means, in standard errors, is no farther than chance carries the farthest of so many."""
+    measured, limit = float(np.abs(sigmas).max()), farthest(sigmas.size)
+    return Check(f"farthest {claim}, in standard errors", f"≤ {limit:.2f}", measured, None, measured <= limit)
+
+
+def at_most(claim: str, limit: float, measured: float) -> Check:
+    """Nothing random is in it."""
+    return Check(claim, said(f"≤ {limit:g}"), measured, None, measured <= limit)
+
+
+def exact(claim: str, measured: float) -> Check:
+    """Nothing random is in it, and it is 0 up to rounding."""
+    return at_most(claim, EXACT, measured)
+
+
+def slope(sizes: Sequence[float], values: Floats) -> tuple[float, float]:
+    """Least squares of log mean on log size, and its standard error; sizes (s,), values (s, runs), runs independent."""
+    x = np.log(np.asarray(sizes, np.float64))
+    shares = (x - x.mean()) / np.square(x - x.mean()).sum()
+    means = values.mean(axis=1, keepdims=True)
+    _, error = mean_and_error(shares @ (values / means))  # what each run adds to the logs of the means
+    return float(shares @ np.log(means[:, 0])), error
+
+
+def falls(claim: str, rate: float, sizes: Sequence[float], values: Floats, contrast: bool = False) -> Check:
+    """The slope on log–log axes of values (s, runs) is at most the rate, up to SIGMAS standard errors.
+
+    Where these are more than half of the rate, the runs are too few to tell, and it does not hold.
+    """
+    measured, error = slope(sizes, values)
+    tolerance = SIGMAS * error
+    decided = tolerance <= abs(rate) / 2
+    predicted = said(f"slope ≤ {rate:g} + {tolerance:.2g}") + ("" if decided else ": undecided")
+    return Check(claim, predicted, measured, error, decided and measured <= rate + tolerance, contrast)
+
+
+def stays(claim: str, end: float, values: Floats) -> Check:
+    """A contrast: the mean of values (runs,), on its way to `end`, stays above half of it."""
+    measured, error = mean_and_error(values)
+    holds = measured - SIGMAS * error > end / 2 > EXACT
+    return Check(claim, f"> {end / 2:.4f}, half of its limit", measured, error, holds, contrast=True)
+
+
+def said(text: str) -> str:
+    """Numbers as the page writes them."""
+    return text.replace("-", MINUS)

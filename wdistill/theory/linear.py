@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wdistill.theory.simulator import World
+from wdistill.weighting import Floats
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Weight = Callable[["Tensor", "Tensor"], "Tensor"]  # error, distortion → weights, all of one shape
+Number = float | Floats
 Field = Callable[["Tensor"], "Tensor"]  # Θ → the mean gradient there, both (…, K, d)
 
 INSTANCES, DIMENSIONS, CLASSES = 64, 4, 3
@@ -45,20 +47,22 @@ class Instances:
         return Instances(self.inputs[rows], self.truth[rows], self.corrupted[rows], self.error[rows])
 
 
-def turned_world(random: np.random.Generator) -> World:
+def turned_world(
+    random: np.random.Generator, radius: float = RADIUS, errors: tuple[float, float] = ERRORS, turn: float = TURN
+) -> World:
     """Inputs on the sphere of radius R; the truth is a linear classifier, the teacher the same, turned towards another one.
 
-    Where the teacher names another class than the truth, the adversary shows that class with the second of ERRORS;
+    Where the teacher names another class than the truth, the adversary shows that class with the second of the errors;
     elsewhere it shows the runner-up with the first.
     """
     inputs = random.normal(size=(INSTANCES, DIMENSIONS))
-    inputs *= RADIUS / np.linalg.norm(inputs, axis=1, keepdims=True)
+    inputs *= radius / np.linalg.norm(inputs, axis=1, keepdims=True)
     truth, other = random.normal(size=(2, CLASSES, DIMENSIONS))
-    teacher = math.cos(TURN) * truth + math.sin(TURN) * other
+    teacher = math.cos(turn) * truth + math.sin(turn) * other
     order = np.argsort(-inputs @ truth.T, axis=1)
     named = (inputs @ teacher.T).argmax(axis=1)
     turned = named != order[:, 0]
-    return World(inputs, order[:, 0], np.where(turned, named, order[:, 1]), np.where(turned, ERRORS[1], ERRORS[0]))
+    return World(inputs, order[:, 0], np.where(turned, named, order[:, 1]), np.where(turned, errors[1], errors[0]))
 
 
 def described(at: Instances) -> dict[str, str]:
@@ -68,6 +72,15 @@ def described(at: Instances) -> dict[str, str]:
         "instances": f"{INSTANCES} on the sphere of radius {RADIUS:g}; risks and mean gradients are exact sums over them",
         "p(x)": f"{ERRORS[1]:g} where a turned teacher errs, else {ERRORS[0]:g}; mean {float(at.error.mean()):.3f}",
     }
+
+
+def scattered(points: int, random: np.random.Generator) -> Tensor:
+    """Θ of the unit ball, (points, K, d): in random directions, every second one on the boundary."""
+    import torch
+
+    theta = random.normal(size=(points, CLASSES, DIMENSIONS))
+    lengths = np.where(np.arange(points) % 2, 1.0, random.random(points))
+    return torch.from_numpy(theta * (lengths / np.sqrt(np.square(theta).sum(axis=(1, 2))))[:, None, None])
 
 
 def tensors(world: World) -> Instances:
@@ -85,11 +98,6 @@ def chances(at: Instances) -> Tensor:
 
 
 # ------------------------------------------------------------------------------------------------------- the objectives
-
-
-def weight(error: Tensor, distortion: Tensor) -> Tensor:
-    """w = 1 / (1 + p·(distortion − 1))  —  equation (4), not clipped; Algorithms 3 and 4 differentiate it with the loss."""
-    return 1.0 / (1.0 + error * (distortion - 1.0))
 
 
 def naive(error: Tensor, distortion: Tensor) -> Tensor:
@@ -148,10 +156,17 @@ def gradients(theta: Tensor, at: Instances, corrupted: Tensor, weight: Weight) -
     """∇_Θ q = ∇_z q·xᵀ at an example for each model; Θ (…, r, K, d), r instances, corrupted (…, r) → (…, r, K, d)."""
     import torch
 
-    predictions = (theta @ at.inputs[..., None])[..., 0].requires_grad_()
-    total = shown_loss(predictions, at, corrupted, weight).sum()
-    (slopes,) = torch.autograd.grad(total, predictions)  # half the time of torch.func.grad, which counts in so small a step
+    predictions = (theta @ at.inputs[..., None])[..., 0]
+    slopes: Tensor = torch.func.grad(lambda z: shown_loss(z, at, corrupted, weight).sum())(predictions)
     return slopes[..., None] * at.inputs[..., None, :]
+
+
+def each_gradient(theta: Tensor, at: Instances, weight: Weight) -> Tensor:
+    """∇_Θ q of every instance, on the true and on the corrupted label; (…, K, d) → (…, n, 2, K, d)."""
+    import torch
+
+    corrupted = torch.zeros(*theta.shape[:-2], len(at.error), dtype=torch.bool)
+    return torch.stack([gradients(theta[..., None, :, :], at, each, weight) for each in (corrupted, ~corrupted)], dim=-3)
 
 
 # ------------------------------------------------------------------------------------------------------------ the descent
@@ -179,7 +194,7 @@ def iterates(
         yield theta
 
 
-def settle(theta: Tensor, field: Field, step: float = 0.5, limit: int = 1000) -> Tensor:
+def settle(theta: Tensor, field: Field, step: float, limit: int = 2000) -> Tensor:
     """Θ ← proj_B(Θ − step·field(Θ)) until no model's `gap` is above SETTLED, at most `limit` times; (…, K, d)."""
     for _ in range(limit):
         gradient = field(theta)
@@ -191,13 +206,18 @@ def settle(theta: Tensor, field: Field, step: float = 0.5, limit: int = 1000) ->
 
 def minimiser(at: Instances) -> Tensor:
     """Θ* = argmin R(Θ) over the unit ball, (K, d), by projected gradient descent from 0; `gap` tells whether it is."""
-    return settle(origin(), lambda theta: clean_gradient(theta, at))
+    return settle(origin(), lambda theta: clean_gradient(theta, at), _gentle(at))
 
 
 def end(at: Instances, weight: Weight) -> Tensor:
     """Where the mean over D of ∇_Θ(w ℓ) leads from 0: (K, d)."""
     shares = chances(at)
-    return settle(origin(), lambda theta: mean_gradient(theta, at, shares, weight))
+    return settle(origin(), lambda theta: mean_gradient(theta, at, shares, weight), _gentle(at))
+
+
+def _gentle(at: Instances) -> float:
+    """A step for descents on mean gradients: 1 over ½R², the largest curvature of the clean risk, and no more than ½."""
+    return min(0.5, 2 / float(at.inputs.square().sum(dim=1).max()))
 
 
 def origin(*models: int) -> Tensor:
@@ -236,13 +256,13 @@ def stationarity(theta: Tensor, gradient: Tensor) -> Tensor:
 class Regularity:
     """The constants of the definition "Regularity Assumptions" (Appendix E): bounded by M, Lipschitz by L, smooth by B."""
 
-    radius: float  # R ≥ ‖x‖
-    m_loss: float
-    l_loss: float  # in z
-    b_loss: float  # in z
-    m_weight: float
-    l_weight: float  # in Θ
-    b_weight: float  # in Θ
+    radius: Number  # R ≥ ‖x‖
+    m_loss: Number
+    l_loss: Number  # in z
+    b_loss: Number  # in z
+    m_weight: Number
+    l_weight: Number  # in Θ
+    b_weight: Number  # in Θ
 
 
 def regularity(radius: float, classes: int, error: float) -> Regularity:
@@ -281,12 +301,12 @@ def regularity(radius: float, classes: int, error: float) -> Regularity:
     )
 
 
-def kappa(known: Regularity) -> float:
+def kappa(known: Regularity) -> Number:
     """κ = L_w M_ℓ + R M_w L_ℓ ≥ ‖∇_Θ(w ℓ)‖_F  —  Theorem "Reweighted Single-Pass SGD"; L_q in the proof of E.3."""
     return known.l_weight * known.m_loss + known.radius * known.m_weight * known.l_loss
 
 
-def b_q(known: Regularity) -> float:
+def b_q(known: Regularity) -> Number:
     """B_q = M_ℓ B_w + 2 L_ℓ L_w R + M_w B_ℓ R² ≥ ‖∇²_Θ(w ℓ)‖  —  the smoothness lemma of Appendix E."""
     cross = 2 * known.l_loss * known.l_weight * known.radius
     return known.m_loss * known.b_weight + cross + known.m_weight * known.b_loss * known.radius**2

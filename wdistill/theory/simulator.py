@@ -8,17 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from wdistill import weighting
 from wdistill.weighting import Floats
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Ints = NDArray[np.int64]
 Predictor = Callable[[Floats], Floats]  # f: inputs (N, d) → predictions (N, K)
 Loss = Callable[[Ints, Floats], Floats]  # ℓ: labels (N,), predictions (N, K) → (N,), none negative
 Weight = Callable[[Floats, Floats], Floats]  # error, distortion → weights, all of one shape
+Numbers = TypeVar("Numbers", Floats, "Tensor")
+
+LARGEST = float(np.finfo(np.float64).max)
+LARGEST_ERROR = 0.8  # p(x) of `uncertain_world`, so that weights reach 4
 
 
 @dataclass(frozen=True)
@@ -56,19 +64,27 @@ def risk(found: Losses) -> Floats:
 
 
 def distortion(found: Losses) -> Floats:
-    """ℓ(y_adv(x), f(x)) / ℓ(f_true(x), f(x))  —  equation (4); (…, N) → (…, N)."""
-    return weighting.distortion(found.corrupted, found.truth)
+    """ℓ(y_adv(x), f(x)) / ℓ(f_true(x), f(x))  —  equation (4), with no floor under either; (…, N) → (…, N).
+
+    Where the loss on the truth is 0 it is the largest number there is, so that the weight is 0 and w·ℓ what it tends to, 0;
+    where both are 0 it is 1.
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = np.minimum(found.corrupted / found.truth, LARGEST)
+    return np.where((found.corrupted == 0) & (found.truth == 0), 1.0, ratio)
 
 
-def weight(error: ArrayLike, distortion: ArrayLike) -> Floats:
-    """w_f(x) = 1 / (1 + p(x)·(distortion_f(x) − 1))  —  equation (4), as it stands: not clipped to [0, 1]."""
-    p, d = np.asarray(error, np.float64), np.asarray(distortion, np.float64)
-    return np.asarray(1.0 / (1.0 + p * (d - 1.0)))
+def weight(error: Numbers, distortion: Numbers) -> Numbers:
+    """w_f(x) = 1 / (1 + p(x)·(distortion_f(x) − 1))  —  equation (4), not clipped to [0, 1]; arrays or tensors."""
+    return 1.0 / (1.0 + error * (distortion - 1.0))
 
 
 def bias(world: World, found: Losses) -> Floats:
-    """Bias(f) = E_x[p(x)·(distortion_f(x) − 1)·ℓ(f_true(x), f(x))]  —  Proposition 2.1; (…, N) → (…)."""
-    return np.asarray((world.error * (distortion(found) - 1.0) * found.truth).mean(axis=-1))
+    """Bias(f) = E_x[p(x)·(distortion_f(x) − 1)·ℓ(f_true(x), f(x))]  —  Proposition 2.1; (…, N) → (…).
+
+    That is E_x[p(x)·(ℓ(y_adv(x), f(x)) − ℓ(f_true(x), f(x)))], which needs no ratio.
+    """
+    return np.asarray((world.error * (found.corrupted - found.truth)).mean(axis=-1))
 
 
 def mean(world: World, values: Floats) -> Floats:
@@ -120,7 +136,7 @@ def uncertain_world(truth: Linear, instances: int, random: np.random.Generator) 
     logits = truth(inputs)
     order = np.argsort(-logits, axis=1)
     best, second = np.sort(logits, axis=1)[:, :-3:-1].T
-    return World(inputs, order[:, 0], order[:, 1], 0.6 * np.exp((second - best) / 2.0))
+    return World(inputs, order[:, 0], order[:, 1], LARGEST_ERROR * np.exp((second - best) / 2.0))
 
 
 def students(truth: Linear, count: int, random: np.random.Generator) -> list[Linear]:
