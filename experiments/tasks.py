@@ -109,6 +109,12 @@ def _arrays(root: Path | None, kind: str, name: str) -> dict[str, NDArray[Any]]:
         ) from None
 
 
+def pictures(name: str, half: Literal["tuning", "confirmation"], labeled: int) -> Task:
+    """A task on images in colour, with small convolutional networks on both sides."""
+    teacher = stacked(networks(16), 20, rate=3e-3)
+    return Task(name, half, images(name), labeled, 5000, teacher, networks(8), 20, 8, rate=3e-3, all_methods=False)
+
+
 WIDE = perceptrons(256, 256)
 FASHION, LETTER = images("fashion"), keel("letter")
 TASKS = (
@@ -126,30 +132,6 @@ TASKS = (
     Task("penbased", "confirmation", keel("penbased"), 300, 6000, boosting, perceptrons(32), 60, 25),
     Task("optdigits", "confirmation", keel("optdigits"), 300, 3000, boosting, perceptrons(32), 60, 30),
     Task("imdb", "confirmation", imdb, 1000, 10000, linear, perceptrons(32), 20, 10, all_methods=False),
-    Task(
-        "cifar10",
-        "tuning",
-        images("cifar10"),
-        2500,
-        5000,
-        stacked(networks(16), 20, rate=3e-3),
-        networks(8),
-        20,
-        8,
-        rate=3e-3,
-        all_methods=False,
-    ),
-    Task(
-        "svhn",
-        "confirmation",
-        images("svhn"),
-        5000,
-        5000,
-        stacked(networks(16), 20, rate=3e-3),
-        networks(8),
-        20,
-        8,
-        rate=3e-3,
-        all_methods=False,
-    ),
+    pictures("cifar10", "tuning", 2500),
+    pictures("svhn", "confirmation", 5000),
 )

@@ -47,7 +47,7 @@ def run(folder: Path) -> None:
     distill(MLP(6, 3, (8,)), MLP(6, 3, (4,)), **splits(), rule=[debiased, fidelity], recipe=RECIPE, run=folder)
 
 
-def child(folder: Path, before: Callable[[str, Path], None]) -> int:
+def child(folder: Path, before: Callable[[str, Path], None], run: Callable[[Path], None] = run) -> int:
     """Run in a forked process; its exit status."""
     pid = os.fork()
     if pid == 0:

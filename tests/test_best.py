@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,8 @@ import pytest
 import torch
 
 from tests.distilling import QUICK, go, seeded, student, students, table, teacher
-from tests.killing import differences, fingerprint, killer, splits
-from wdistill import ConfigError, Recipe, best, cli, debiased, distill, read_run, store, unweighted
+from tests.killing import child, differences, fingerprint, killer, splits
+from wdistill import ConfigError, Recipe, best, cli, debiased, distill, read_run, unweighted
 from wdistill.evidence import Evidence
 from wdistill.ledger import Ledger
 from wdistill.methods import robust, weighing
@@ -136,34 +134,22 @@ def test_many_processes_come_to_the_same_bits(run: Path, tmp_path: Path) -> None
     assert students_of and all(found[name] == wanted[name] for name in students_of)
 
 
-def _child(folder: Path, before: Callable[[str, Path], None]) -> int:
-    pid = os.fork()
-    if pid == 0:
-        code = 99
-        try:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            store.before = before
-            go(rule=best, recipe=replace(QUICK, checkpoint_seconds=0), run=folder)
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+def _run(folder: Path) -> None:
+    go(rule=best, recipe=replace(QUICK, checkpoint_seconds=0), run=folder)
 
 
 def test_killed_anywhere_it_ends_the_same(tmp_path: Path) -> None:
-    count = [0]
-
     def counting(operation: str, path: Path) -> None:
         with (tmp_path / "count").open("a") as file:
             file.write(".")
 
-    assert _child(tmp_path / "whole", counting) == 0
-    count[0] = len((tmp_path / "count").read_text())
+    assert child(tmp_path / "whole", counting, _run) == 0
+    count = len((tmp_path / "count").read_text())
     wanted = fingerprint(tmp_path / "whole")
-    for at in np.linspace(5, count[0] - 5, 5).astype(int).tolist():
+    for at in np.linspace(5, count - 5, 5).astype(int).tolist():
         folder = tmp_path / f"killed-{at}"
-        assert _child(folder, killer(at)) != 0
-        assert _child(folder, lambda operation, path: None) == 0
+        assert child(folder, killer(at), _run) != 0
+        assert child(folder, lambda operation, path: None, _run) == 0
         assert differences(fingerprint(folder), wanted) == []
 
 
