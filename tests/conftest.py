@@ -1,8 +1,10 @@
-"""Hypothesis: the same examples on every run, more of them at night (HYPOTHESIS_PROFILE=nightly)."""
+"""Hypothesis: the same examples on every run, more of them at night (HYPOTHESIS_PROFILE=nightly). One thread per process."""
 
 import os
 
 from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: threads would only wait for each other, spinning
 
 quiet = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("ci", max_examples=100, derandomize=True, database=None, **quiet)
