@@ -37,6 +37,7 @@ RESTS, SAMPLES, STARTS = (64, 1024, 16384), 24, 8  # N, samples of each and star
 STOPS = (0.1, 0.03, 0.01, 0.001)  # ε where descent is stopped; the last is called rest
 FEW, FEW_SAMPLES = 8, 100  # N so small that some samples have several stationary points, and how many of them are drawn
 APART = 0.05  # Θ̂ of one sample that are farther from each other are not the same point, stopped early
+PATIENCE = 1500  # steps of such a descent, at most
 ROOT = 1e-5  # ε of a minimiser: about the root of what is left to gain
 WAYS = {"with replacement": "measured", "permutations": "measured", "analytic steps": "analytic"}  # constants behind C
 Step = Callable[[int, float, float], float]  # T, Lipschitz constant, smoothness → η
@@ -224,7 +225,7 @@ class Hard:
         return cls(at, float(linear.risk(linear.minimiser(at), at)))
 
 
-def stopped(hard: Hard, weight: Weight, n: int, samples: int, random: np.random.Generator, limit: int = 1500) -> Stopped:
+def stopped(hard: Hard, weight: Weight, n: int, samples: int, random: np.random.Generator) -> Stopped:
     """Projected gradient descent on R̂^w of N examples, from random starts: the first Θ of each with ε ≤ a stop."""
     import torch
 
@@ -232,7 +233,7 @@ def stopped(hard: Hard, weight: Weight, n: int, samples: int, random: np.random.
     theta = linear.scattered(samples * STARTS, random).reshape(samples, STARTS, CLASSES, DIMENSIONS)
     kept = theta.repeat(len(STOPS), 1, 1, 1, 1)
     waiting = torch.ones(len(STOPS), samples, STARTS, dtype=torch.bool)
-    for _ in range(limit):
+    for _ in range(PATIENCE):
         gradient = linear.mean_gradient(theta, at, shares, weight)
         kept = torch.where(waiting[..., None, None], theta, kept)
         waiting = waiting & (linear.stationarity(theta, gradient) > torch.tensor(STOPS, dtype=torch.float64)[:, None, None])
