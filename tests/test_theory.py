@@ -11,9 +11,11 @@ import pytest
 import torch
 
 from wdistill import debiasing_weight
+from wdistill.errors import ConfigError
 from wdistill.theory import halfspaces as spheres
+from wdistill.theory import squares as mse
 from wdistill.theory.claims import Check, Finding
-from wdistill.theory.convergence import bernstein_bound, convergence, range_term
+from wdistill.theory.convergence import bernstein_bound, convergence, range_term, spread_term
 from wdistill.theory.debiasing import debiasing
 from wdistill.theory.halfspaces import gap, halfspaces, minimise, slack, smallest_radius
 from wdistill.theory.judging import SIGMAS, away, farthest, near
@@ -85,6 +87,12 @@ def test_a_loss_of_0_on_the_truth_has_weight_0_unless_nothing_is_corrupted() -> 
     weights = weight(np.array([0.5, 0.0, 0.5]), distortion(found))
     np.testing.assert_allclose(weights, [0, 1, 1], atol=1e-300)
     assert np.isnan(distortion(Losses(np.array([np.nan]), np.array([1.0])))).all()
+
+
+def test_no_weight_debiases_a_loss_that_is_never_seen() -> None:
+    np.testing.assert_allclose(weight(np.array([1.0, 0.5]), np.array([0.5, 0.0])), [2, 2])
+    with pytest.raises(ConfigError, match="p = 1"):
+        weight(np.array([0.5, 1.0]), np.array([1.0, 0.0]))
 
 
 def test_the_librarys_weight_is_this_one_clipped() -> None:
@@ -214,9 +222,24 @@ def test_a_bound_without_its_variance_term_is_broken() -> None:
     }
 
 
+def test_a_bound_without_its_range_term_is_broken() -> None:
+    finding = convergence(
+        scale=SMALL, bound=lambda variance, n, growth, chance, top: spread_term(variance, n, growth, chance)
+    )
+    (broken,) = (check for check in finding.checks if not check.holds)
+    assert broken.claim == "share of samples that break the bound on a loss of 1 with chance 0.01, else 0, n = 16"
+    assert not broken.contrast and broken.measured > 0.5
+
+
 def test_contrasts_do_not_rest_on_the_weight_under_test() -> None:
     beside = [check for check in debiasing(scale=SMALL, weight=none).checks if check.contrast]
     assert len(beside) == 8 and all(check.holds for check in beside)
+
+
+def test_a_simulation_that_decides_too_few_points_is_no_agreement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mse, "farthest", lambda count: 1e9)
+    claim = "points where simulation and region disagree"
+    assert [check.claim for check in squares(scale=SMALL).checks if not check.holds] == [claim]
 
 
 def test_both_squared_errors_are_simulated_with_labels_of_their_own() -> None:

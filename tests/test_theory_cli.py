@@ -7,14 +7,17 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.browser import CONTRAST, DESK, PHONE, chromium, opened
+from tests.shortening import SEED, bold, shorten
 from tests.test_cli import fail, run
 from wdistill import cli
 from wdistill.theory import catalogue
@@ -40,11 +43,18 @@ class Done:
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
     folder = tmp_path_factory.mktemp("theory") / "new" / "folder"
-    found = run("theory", "all", "--scale", "0.05", "--out", folder, COLUMNS="140")
+    short = [
+        replace(each, run=partial(each.run, steps=bold)) if each.name == "single_pass" else each for each in EXPERIMENTS
+    ]
+    words = ["theory", "all", "--seed", str(SEED), "--scale", "0.05", "--out", str(folder)]
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        shorten(patch)
+        patch.setattr(catalogue, "EXPERIMENTS", tuple(short))
+        patch.setenv("COLUMNS", "140")
+        assert cli.main(words) == 0, out.getvalue()
     assert sorted(path.name for path in folder.iterdir()) == ["findings.json", "theory.html"]
-    return Done(
-        found.stdout, found.stderr, folder / "theory.html", json.loads((folder / "findings.json").read_text("utf-8"))
-    )
+    numbers = json.loads((folder / "findings.json").read_text("utf-8"))
+    return Done(out.getvalue(), err.getvalue(), folder / "theory.html", numbers)
 
 
 def test_every_verdict_is_printed_with_its_numbers(done: Done) -> None:
@@ -65,10 +75,11 @@ def test_progress_says_what_runs_and_how_long_it_takes(done: Done) -> None:
 
 
 def test_the_numbers_are_written_whole(done: Done) -> None:
-    assert done.numbers["seed"] == 0 and done.numbers["scale"] == 0.05 and "numpy" in done.numbers
+    assert done.numbers["seed"] == SEED and done.numbers["scale"] == 0.05 and "numpy" in done.numbers
     assert [each["name"] for each in done.numbers["findings"]] == NAMES
     for each in done.numbers["findings"]:
         assert each["holds"] and each["seconds"] > 0 and each["settings"] and each["title"] and each["place"]
+        assert {check["contrast"] for check in each["checks"]} == {True, False}
         for check in each["checks"]:
             assert set(check) == {"claim", "predicted", "measured", "error", "holds", "contrast"} and check["holds"] is True
             assert check["claim"] in re.sub(r"\s+", " ", page_text(done))
@@ -79,6 +90,10 @@ def page_text(done: Done) -> str:
     for entity, letter in (("&lt;", "<"), ("&gt;", ">"), ("&#39;", "'"), ("&#34;", '"'), ("&amp;", "&"), ("\u00a0", " ")):
         text = text.replace(entity, letter)
     return text
+
+
+def test_it_runs_as_a_command_of_its_own() -> None:
+    assert run("theory", "squares", "--scale", "0.05").stdout.rstrip().endswith("every claim holds")
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_others(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +110,7 @@ def test_a_claim_that_fails_is_said_everywhere(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     mutant = partial(debiasing, weight=lambda error, distortion: weight(1 - error, distortion))
-    monkeypatch.setattr(catalogue, "EXPERIMENTS", (Experiment("debiasing", mutant, 1.0),))
+    monkeypatch.setattr(catalogue, "EXPERIMENTS", (Experiment("debiasing", mutant, 1.0, 0.1),))
     assert cli.main(["theory", "all", "--scale", "0.05", "--out", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert "fails" in printed and "debiasing: not as the paper says" in printed and "every claim" not in printed
@@ -107,7 +122,7 @@ def test_a_number_that_is_none_is_written_as_null(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     mutant = partial(debiasing, weight=lambda error, distortion: float("nan") * weight(error, distortion))
-    monkeypatch.setattr(catalogue, "EXPERIMENTS", (Experiment("debiasing", mutant, 1.0),))
+    monkeypatch.setattr(catalogue, "EXPERIMENTS", (Experiment("debiasing", mutant, 1.0, 0.1),))
     assert cli.main(["theory", "all", "--scale", "0.05", "--out", str(tmp_path)]) == 1
     checks = json.loads((tmp_path / "findings.json").read_text("utf-8"))["findings"][0]["checks"]
     assert {check["measured"] is None for check in checks} == {True, False} and "nan" in capsys.readouterr().out
@@ -118,7 +133,12 @@ def test_the_list_names_every_experiment(capsys: pytest.CaptureFixture[str]) -> 
         assert cli.main(words) == 0
         printed = capsys.readouterr().out
         assert [line.split()[0] for line in printed.splitlines() if line[:1].strip()] == ["name", *NAMES]
-    assert all(each.about for each in EXPERIMENTS)
+    assert all(each.about and 0 < each.least <= each.seconds for each in EXPERIMENTS)
+
+
+def test_small_scales_take_no_less_than_verdicts_need() -> None:
+    each = Experiment("debiasing", debiasing, seconds=10.0, least=2.0)
+    assert [each.takes(scale) for scale in (0.01, 0.5, 1.0, 2.0)] == [2, 5, 10, 20]
 
 
 def test_bad_options_are_explained(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

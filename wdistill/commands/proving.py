@@ -38,7 +38,9 @@ def add(commands: Any) -> None:
     flag("--list", action="store_true", help="print them all, and what each of them is about")
     flag("--out", type=Path, metavar="FOLDER", help="where the page and the numbers go (default: nowhere)")
     flag("--seed", type=_seed, default=0, metavar="N", help="of all that is random (default: 0)")
-    flag("--scale", type=_scale, default=1.0, metavar="X", help="times the samples of every experiment (default: 1)")
+    flag(
+        "--scale", type=_scale, default=1.0, metavar="X", help="times the samples, no fewer than verdicts need (default: 1)"
+    )
     theory.set_defaults(run=run_theory)
 
 
@@ -113,13 +115,13 @@ def _run(chosen: Sequence[Experiment], seed: int, scale: float) -> Iterator[Run]
     torch.set_num_threads(1)  # many small operations: more threads are slower
     expected, taken = 0.0, 0.0  # seconds of what is done: as the catalogue has them, and as they were
     for number, each in enumerate(chosen, 1):
-        pace = taken / expected if expected else scale
-        left = duration(pace * sum(one.seconds for one in chosen[number - 1 :]))
+        pace = taken / expected if expected else 1.0
+        left = duration(pace * sum(one.takes(scale) for one in chosen[number - 1 :]))
         started = time.monotonic()
         with _saying(f"{each.name} ({number} of {len(chosen)}): about {left} left"):
             finding = each.run(seed=seed, scale=scale)
         seconds = time.monotonic() - started
-        expected, taken = expected + each.seconds, taken + seconds
+        expected, taken = expected + each.takes(scale), taken + seconds
         yield Run(finding, seconds)
 
 

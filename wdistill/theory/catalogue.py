@@ -26,19 +26,24 @@ class Experiment:
     name: str
     run: Run
     seconds: float  # that it takes on one core, about
+    least: float  # that it takes however small the scale, as verdicts need samples
 
     @property
     def about(self) -> str:
         """The first line of what it says of itself."""
         return (self.run.__doc__ or "").partition("\n")[0]
 
+    def takes(self, scale: float) -> float:
+        """Seconds, about."""
+        return max(self.least, scale * self.seconds)
+
 
 EXPERIMENTS: tuple[Experiment, ...] = (
-    Experiment("debiasing", debiasing, 1.0),
-    Experiment("convergence", convergence, 4.0),
-    Experiment("squares", squares, 0.1),
-    Experiment("halfspaces", halfspaces, 12.0),
-    Experiment("single_pass", single_pass, 25.0),
-    Experiment("multi_pass", multi_pass, 35.0),
-    Experiment("smoothness", smoothness, 3.0),
+    Experiment("debiasing", debiasing, 1.0, 0.3),
+    Experiment("convergence", convergence, 2.0, 0.1),
+    Experiment("squares", squares, 0.1, 0.05),
+    Experiment("halfspaces", halfspaces, 6.0, 2.0),
+    Experiment("single_pass", single_pass, 25.0, 12.0),
+    Experiment("multi_pass", multi_pass, 50.0, 22.0),
+    Experiment("smoothness", smoothness, 1.5, 0.3),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +17,7 @@ from wdistill.theory.simulator import (
     Linear,
     Losses,
     Weight,
+    World,
     bias,
     distortion,
     draw,
@@ -49,6 +51,7 @@ SIZES = (
     2**24,
 )  # n; from 16, where the theorem begins, to where variance decides
 CHANCE = 0.05  # δ
+RARE = 0.01  # how likely a rare loss is
 FROM = 2  # the slope is fitted from the third size on, where the mean is about normal
 
 
@@ -62,12 +65,12 @@ def bernstein_bound(variance: Floats, n: int, growth: int, chance: float, larges
 
 
 def spread_term(variance: Floats, n: int, growth: int, chance: float) -> Floats:
-    """The part with the sample variance, which shrinks as 1/√n; of the shape of `variance`."""
+    """√(18 V ln(2M/δ)/n), the first term of Theorem 6 in Appendix D, with the sample variance; of its shape."""
     return np.asarray(np.sqrt(18.0 * variance * np.log(2.0 * growth / chance) / n))
 
 
 def range_term(n: int, growth: int, chance: float, largest: float) -> float:
-    """The part without, which shrinks as 1/n."""
+    """15 b ln(2M/δ)/(n − 1), the second term of Theorem 6 in Appendix D, without it."""
     return float(15.0 * largest * np.log(2.0 * growth / chance) / (n - 1))
 
 
@@ -126,10 +129,11 @@ def convergence(seed: int = 0, scale: float = 1.0, weight: Weight = weight, boun
         checks += [
             near(f"n·E[({grown.name} − {goal})²]/Var = 1 at n = {SIZES[at]:,}", 1.0, grown.scaled[at]) for at in (0, -1)
         ]
-        claim = f"sup |{grown.name} − {goal}| against n"
+        claim = f"sup |{grown.name} − {goal}| against n ≥ {SIZES[FROM]}"
         checks.append(falls(claim, -0.5, SIZES[FROM:], grown.largest[FROM:]))
         checks += [_broken(grown), _variance(grown), _range_alone(grown)]
     checks.append(_remains(plain, off))
+    checks += _rare(bound, samples, random)
     top, limit = float(values["R_S^w"].max()), float(1 / (1 - world.error.max()))
     checks.append(Check("largest w·ℓ of the class", f"above 1, ≤ {limit:.2f}", top, None, 1 < top <= limit, contrast=True))
     return Finding(
@@ -150,7 +154,7 @@ def convergence(seed: int = 0, scale: float = 1.0, weight: Weight = weight, boun
             "where the distortion is below 1. The bound holds with its last term times the largest w·ℓ, at most 1/(1 − p).",
             "Decided is that both risks go where they should, as fast as their variances say, and that the bound needs its "
             "variance term: without it, it is broken. Not decided are the constants 18 and 15, and the growth M(n) inside a "
-            "logarithm: no deviation comes near the bound, and a third of it would be kept as well.",
+            "logarithm: no deviation comes near the bound, and half of it would be kept as well.",
         ),
         draw=lambda: {
             "Largest deviation over the class, weighted": _decline(weighted, BLUE),
@@ -183,6 +187,20 @@ def _range_alone(found: Growing) -> Check:
     share, error = broken / samples, standard_error(broken, samples)
     claim = f"share of samples that break the range term alone, {found.name}, n = {SIZES[-1]:,}"
     return Check(claim, f"> δ = {CHANCE}", share, error, share - SIGMAS * error > CHANCE, contrast=True)
+
+
+def _rare(bound: Bound, samples: int, random: np.random.Generator) -> Iterator[Check]:
+    """A loss of 1 with a small chance, else of 0: most small samples have no variance, and the variance term no bound."""
+    world = World(np.zeros((1, 1)), np.array([0]), np.array([1]), np.array([RARE]))
+    values = Losses(np.zeros((1, 1)), np.ones((1, 1))).observed
+    n, drawn = SIZES[0], draw(world, SIZES[0], samples, random)
+    off, spread = np.abs(empirical_risk(drawn, values) - RARE), sample_variance(drawn, values)
+    about = f"a loss of 1 with chance {RARE:g}, else 0, n = {n}"
+    broken = int((off > bound(spread, n, 10, CHANCE, 1.0)).sum())
+    share, error = broken / samples, standard_error(broken, samples)
+    yield Check(f"share of samples that break the bound on {about}", f"≤ δ = {CHANCE}", share, error, share <= CHANCE)
+    alone = (off > spread_term(spread, n, 10, CHANCE))[:, 0].astype(np.float64)
+    yield away(f"share that break the variance term alone: {about}", (1 - RARE) ** n, CHANCE, alone)
 
 
 def _variance(found: Growing) -> Check:

@@ -47,6 +47,7 @@ def angle(noise: float) -> float:
 def gap(noise: float, dimensions: int, radius: float) -> float:
     """R(θ̃) − R(θ*) = R·E[r]·(1 − cos π c)/π, exactly; r is the length of a uniform unit vector's part in a plane.
 
+    Not in the paper: it replaces the proof's bound c − R(θ*) in Appendix E.1.
     The losses on both halfspaces' own sides are alike, and ℓ(−t) − ℓ(t) = t: what remains is |θ̃·x| where they disagree.
     """
     half = dimensions / 2
@@ -62,6 +63,7 @@ def smallest_radius(noise: float, dimensions: int) -> float:
 def risk(theta: Tensor, truth: Tensor, radius: Tensor) -> Tensor:
     """E[log(1 + exp(−sign(truth·x) θ·x))] over the sphere; θ (d,), a unit vector `truth` (d,), radius () → ().
 
+    R(θ) and R^naive(θ) of Proposition "Naive Objective Fails", Appendix E, with θ* and with θ̃ as `truth`; the rule is ours.
     In the plane of `truth` and θ, x has an angle α in (−π/2, π/2) to `truth` (the other half is its mirror), and a length
     R sin τ with density ∝ sin τ cos^(d−3) τ. The rule over α is split where θ·x changes its sign.
     """

@@ -121,12 +121,12 @@ def weighted_losses(predictions: Tensor, at: Instances, weight: Weight) -> Tenso
 
 
 def risk(theta: Tensor, at: Instances) -> Tensor:
-    """R(Θ) = E_x[ℓ(f_true(x), Θx)], the clean risk; (…, K, d) → (…)."""
+    """R(Θ) = E_x[ℓ(f_true(x), Θx)], the clean population loss of Appendix E; (…, K, d) → (…)."""
     return loss(at.truth, at.inputs @ theta.mT).mean(dim=-1)
 
 
 def clean_gradient(theta: Tensor, at: Instances) -> Tensor:
-    """∇R(Θ); (…, K, d) → (…, K, d)."""
+    """∇R(Θ), of which E.2 takes ∇_Θ(w ℓ) as an unbiased estimate; (…, K, d) → (…, K, d)."""
     import torch
 
     found: Tensor = torch.func.grad(lambda theta: risk(theta, at).sum())(theta)
@@ -134,7 +134,10 @@ def clean_gradient(theta: Tensor, at: Instances) -> Tensor:
 
 
 def mean_gradient(theta: Tensor, at: Instances, shares: Tensor, weight: Weight) -> Tensor:
-    """∇_Θ Σ shares·q: ∇R^w with `chances`, ∇R̂^w with how often each came; (…, K, d), (…, n, 2) → (…, K, d)."""
+    """∇_Θ Σ shares·q: ∇R^w with `chances`, ∇R̂^w with how often each came; (…, K, d), (…, n, 2) → (…, K, d).
+
+    R^w is that of the definition "Debiasing Weights" of Appendix E; ∇R̂^w the ĝ(Θ) of E.3.
+    """
     import torch
 
     def objective(theta: Tensor) -> Tensor:
@@ -173,7 +176,7 @@ def each_gradient(theta: Tensor, at: Instances, weight: Weight) -> Tensor:
 
 
 def projected(theta: Tensor) -> Tensor:
-    """proj_B(Θ): the nearest point of the unit ball in ‖·‖_F; (…, K, d)."""
+    """proj_B(Θ) of Algorithms 3 and 4: the nearest point of the unit ball in ‖·‖_F; (…, K, d)."""
     return theta / norm(theta).clamp(min=1.0)[..., None, None]
 
 
@@ -206,16 +209,16 @@ def settle(theta: Tensor, field: Field, step: float, limit: int = 2000) -> Tenso
 
 def minimiser(at: Instances) -> Tensor:
     """Θ* = argmin R(Θ) over the unit ball, (K, d), by projected gradient descent from 0; `gap` tells whether it is."""
-    return settle(origin(), lambda theta: clean_gradient(theta, at), _gentle(at))
+    return settle(origin(), lambda theta: clean_gradient(theta, at), gentle(at))
 
 
 def end(at: Instances, weight: Weight) -> Tensor:
     """Where the mean over D of ∇_Θ(w ℓ) leads from 0: (K, d)."""
     shares = chances(at)
-    return settle(origin(), lambda theta: mean_gradient(theta, at, shares, weight), _gentle(at))
+    return settle(origin(), lambda theta: mean_gradient(theta, at, shares, weight), gentle(at))
 
 
-def _gentle(at: Instances) -> float:
+def gentle(at: Instances) -> float:
     """A step for descents on mean gradients: 1 over ½R², the largest curvature of the clean risk, and no more than ½."""
     return min(0.5, 2 / float(at.inputs.square().sum(dim=1).max()))
 
@@ -267,6 +270,8 @@ class Regularity:
 
 def regularity(radius: float, classes: int, error: float) -> Regularity:
     """Constants of cross-entropy and of the weight of equation (4), for ‖z‖ ≤ R, K classes and p(x) ≤ error.
+
+    The definition "Regularity Assumptions" of Appendix E asks for them; their values are not in the paper.
 
     The loss, with s = softmax(z): ℓ = log(1 + Σ_{j≠y} exp(z_j − z_y)). Its exponents are at most √2·R, hence
     M_ℓ = log(1 + (K − 1) e^{√2 R}). It is least where all z_j but z_y are equal, z_y − z_j = R·√(K/(K − 1)), hence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,8 +35,12 @@ POINTS, LARGE, FIELDS = 256, (256, 1024, 4096, 16384), 200  # Θ, N and samples 
 HARD_RADIUS, HARD_ERRORS = 4.0, (0.1, 0.95)  # a second world, in which R̂^w is not convex
 RESTS, SAMPLES, STARTS = (64, 1024, 16384), 24, 8  # N, samples of each and starts, where stationary points are looked for
 STOPS = (0.1, 0.03, 0.01, 0.001)  # ε where descent is stopped; the last is called rest
+FEW, FEW_SAMPLES = 8, 100  # N so small that some samples have several stationary points, and how many of them are drawn
+APART = 0.05  # Θ̂ of one sample that are farther from each other are not the same point, stopped early
+PATIENCE = 1500  # steps of such a descent, at most
 ROOT = 1e-5  # ε of a minimiser: about the root of what is left to gain
 WAYS = {"with replacement": "measured", "permutations": "measured", "analytic steps": "analytic"}  # constants behind C
+Step = Callable[[int, float, float], float]  # T, Lipschitz constant, smoothness → η
 LOOKS = {"with replacement": (BLUE, "o"), "permutations": (ORANGE, "s"), "analytic steps": (GREEN, "^")}
 
 
@@ -61,9 +65,16 @@ class Best:
 class Stopped:
     """Where descent on R̂^w from many starts is stopped, for one N; (stops, samples, starts) each."""
 
+    theta: Floats  # (…, K, d) Θ̂
     excess: Floats  # R(Θ̂) − R(Θ*)
     stationarity: Floats  # ε of R̂^w there
     distance: Floats  # ‖∇R(Θ̂) − ∇R̂^w(Θ̂)‖_F with the weights of equation (4), on the same sample
+
+    @property
+    def apart(self) -> Floats:
+        """The largest distance between two Θ̂ of one sample, at rest; (samples,)."""
+        rest = self.theta[-1]
+        return np.asarray(np.sqrt(np.square(rest[:, :, None] - rest[:, None]).sum(axis=(-2, -1))).max(axis=(1, 2)))
 
 
 def step(horizon: int, lipschitz: float, smooth: float) -> float:
@@ -71,7 +82,7 @@ def step(horizon: int, lipschitz: float, smooth: float) -> float:
     return FACTOR * math.sqrt(DIAMETER / (smooth * lipschitz**2 * horizon))
 
 
-def multi_pass(seed: int = 0, scale: float = 1.0, weight: Weight = weight) -> Finding:
+def multi_pass(seed: int = 0, scale: float = 1.0, weight: Weight = weight, step: Step = step) -> Finding:
     """A Θ in the list has R(Θ) ≤ min R + ε  —  Theorem "Reweighted Multi-Pass SGD"; as has any stationary point of R̂^w."""
     random = np.random.default_rng(seed)
     at = linear.tensors(linear.turned_world(random))
@@ -87,13 +98,14 @@ def multi_pass(seed: int = 0, scale: float = 1.0, weight: Weight = weight) -> Fi
     uniform, plain = ([deviations(at, each, points, n, fields, random) for n in LARGE] for each in (weight, naive))
     bent = float(linear.norm(_bent(at, points)).max())
     runs = max(FEWEST, round(scale * RUNS))
-    lists = paths(at, weight, constants, runs, random)
+    lists = paths(at, weight, step, constants, runs, random)
     hard = Hard.drawn(random)
     samples = max(12, round(scale * SAMPLES))
     stops = {n: stopped(hard, weight, n, samples, random) for n in RESTS}
     astray = stopped(hard, naive, RESTS[-1], samples, random).excess[-1].max(axis=1)
     end = float(linear.risk(linear.end(hard.at, naive), hard.at)) - hard.least
     lowest = least_curvature(hard.at, weight, RESTS[0], random)
+    few = stopped(hard, weight, FEW, max(40, round(scale * FEW_SAMPLES)), random)
     checks = (
         exact("Θ* minimises R: what is left to gain in the unit ball", float(linear.gap(best, uphill))),
         at_most("ε of Θ*, without the absolute value in the definition", ROOT, float(linear.stationarity(best, uphill))),
@@ -102,8 +114,9 @@ def multi_pass(seed: int = 0, scale: float = 1.0, weight: Weight = weight) -> Fi
         falls(f"largest ‖∇R̂^w − ∇R‖ of {POINTS} Θ against N", -0.5, LARGE, np.stack(uniform)),
         stays(f"naive: largest ‖∇R̂ − ∇R‖ of {POINTS} Θ, N = {LARGE[-1]:,}, limit {bent:.4f}", bent, plain[-1]),
         *_growth(lists, least),
-        *_stationary(stops),
+        *_stationary(stops, few),
         _not_convex(lowest),
+        _several(few),
         stays(f"naive R̂: worst R(Θ̂) − R(Θ*) of all starts, N = {RESTS[-1]:,}, limit {end:.4f}", end, astray),
     )
     return Finding(
@@ -115,10 +128,13 @@ def multi_pass(seed: int = 0, scale: float = 1.0, weight: Weight = weight) -> Fi
             **linear.described(at),
             "SGD": f"{runs} runs for each T with N = {SIZES[-1]:,}, and for each N with T = {HORIZONS[-1]:,}; "
             f"{LOOKED} iterates of a list are looked at",
-            **{f"steps C/√T, {kind}": _said(*each) for kind, each in constants.items()},
+            **{f"steps C/√T, {kind}": _said(step, *each) for kind, each in constants.items()},
+            f"mean least R(Θ) − R(Θ*) at T = {', '.join(f'{each:,}' for each in HORIZONS)}": _means(lists, least),
             "ε ≤ √(2 B κ)/T^(1/4), the lemma's bound": _kept(lists, constants),
             "stationary points": f"R = {HARD_RADIUS:g}, p(x) {HARD_ERRORS[1]:g} where the teacher errs; {samples} samples "
-            f"for each N, {STARTS} random starts for each, stopped at ε = {', '.join(f'{each:g}' for each in STOPS)}",
+            f"for each N, {len(few.apart)} for N = {FEW}, {STARTS} random starts for each, stopped at "
+            f"ε = {', '.join(f'{each:g}' for each in STOPS)}",
+            f"samples with Θ̂ more than {APART:g} apart": _share_apart({FEW: few, **stops}),
         },
         notes=(
             "Approximate stationarity is ∇·(Θ' − Θ)/‖Θ' − Θ‖ ≥ −ε for all Θ' of the ball. The paper takes the absolute "
@@ -209,7 +225,7 @@ class Hard:
         return cls(at, float(linear.risk(linear.minimiser(at), at)))
 
 
-def stopped(hard: Hard, weight: Weight, n: int, samples: int, random: np.random.Generator, limit: int = 1500) -> Stopped:
+def stopped(hard: Hard, weight: Weight, n: int, samples: int, random: np.random.Generator) -> Stopped:
     """Projected gradient descent on R̂^w of N examples, from random starts: the first Θ of each with ε ≤ a stop."""
     import torch
 
@@ -217,15 +233,16 @@ def stopped(hard: Hard, weight: Weight, n: int, samples: int, random: np.random.
     theta = linear.scattered(samples * STARTS, random).reshape(samples, STARTS, CLASSES, DIMENSIONS)
     kept = theta.repeat(len(STOPS), 1, 1, 1, 1)
     waiting = torch.ones(len(STOPS), samples, STARTS, dtype=torch.bool)
-    for _ in range(limit):
+    for _ in range(PATIENCE):
         gradient = linear.mean_gradient(theta, at, shares, weight)
         kept = torch.where(waiting[..., None, None], theta, kept)
         waiting = waiting & (linear.stationarity(theta, gradient) > torch.tensor(STOPS, dtype=torch.float64)[:, None, None])
         if not waiting.any():
             break
-        theta = linear.projected(theta - gradient / HARD_RADIUS**2)
+        theta = linear.projected(theta - linear.gentle(at) * gradient)
     off = linear.norm(linear.clean_gradient(kept, at) - linear.mean_gradient(kept, at, shares, debiasing))
     found = (
+        kept,
         linear.risk(kept, at) - hard.least,
         linear.stationarity(kept, linear.mean_gradient(kept, at, shares, weight)),
         off,
@@ -260,7 +277,12 @@ def _steepest(at: Instances, weight: Weight, random: np.random.Generator) -> tup
 
 
 def paths(
-    at: Instances, weight: Weight, constants: dict[str, tuple[float, float]], runs: int, random: np.random.Generator
+    at: Instances,
+    weight: Weight,
+    step: Step,
+    constants: dict[str, tuple[float, float]],
+    runs: int,
+    random: np.random.Generator,
 ) -> dict[Cell, Best]:
     """Algorithm 4 in all cells, those of one T side by side, each run with a sample of its own."""
     found: dict[Cell, Best] = {}
@@ -310,7 +332,7 @@ def picks(cell: Cell, runs: int, random: np.random.Generator) -> NDArray[np.int6
 # ------------------------------------------------------------------------------------------------------------- the verdicts
 
 
-def _said(lipschitz: float, smooth: float) -> str:
+def _said(step: Step, lipschitz: float, smooth: float) -> str:
     return f"κ = {lipschitz:.2f}, B = {smooth:.2f}, hence C = {step(1, lipschitz, smooth):.4f}"
 
 
@@ -324,10 +346,20 @@ def _not_convex(lowest: float) -> Check:
     return Check(claim, "< 0", lowest, None, lowest < -1e-3, contrast=True)
 
 
-def _stationary(stops: dict[int, Stopped]) -> Iterator[Check]:
+def _several(few: Stopped) -> Check:
+    claim = f"largest distance between Θ̂ of one sample, N = {FEW}: several stationary points"
+    return Check(claim, f"> {APART:g}", float(few.apart.max()), None, bool(few.apart.max() > APART), contrast=True)
+
+
+def _share_apart(found: dict[int, Stopped]) -> str:
+    return ", ".join(f"{(each.apart > APART).mean():.0%} for N = {n:,}" for n, each in found.items())
+
+
+def _stationary(stops: dict[int, Stopped], few: Stopped) -> Iterator[Check]:
     """Any approximate stationary point: as good as the proof says, and the better the more stationary and the larger N."""
-    shares = [found.excess / (2 * np.array(STOPS)[:, None, None] + 2 * found.distance) for found in stops.values()]
-    reached = max(float((found.stationarity / np.array(STOPS)[:, None, None]).max()) for found in stops.values())
+    every, epsilon = [few, *stops.values()], np.array(STOPS)[:, None, None]
+    shares = [found.excess / (2 * epsilon + 2 * found.distance) for found in every]
+    reached = max(float((found.stationarity / epsilon).max()) for found in every)
     yield at_most(f"descent from {STARTS} starts reaches every ε: largest ε found over ε", 1, reached)
     yield at_most("R(Θ̂) − R(Θ*) over 2ε + 2‖∇R − ∇R̂^w‖, largest of all Θ̂", 1, max(float(each.max()) for each in shares))
     at_rest = np.stack([found.excess[-1].max(axis=1) for found in stops.values()])
@@ -345,6 +377,11 @@ def _kept(lists: dict[Cell, Best], constants: dict[str, tuple[float, float]]) ->
         shares = [reach / cell.horizon**0.25 / best.stationarity for cell, best in lists.items() if WAYS[cell.way] == kind]
         far[kind] = float(np.concatenate(shares).min())
     return ", ".join(f"{kind} constants: at least {share:,.0f} times the least ε" for kind, share in far.items())
+
+
+def _means(lists: dict[Cell, Best], least: float) -> str:
+    means = {way: (_growing(lists, "risk", way) - least).mean(axis=1) for way in WAYS}
+    return "; ".join(f"{way} {', '.join(f'{each:.4f}' for each in found)}" for way, found in means.items())
 
 
 def _growing(lists: dict[Cell, Best], name: str, way: str) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
@@ -22,6 +23,16 @@ class Run:
     finding: Finding
     seconds: float
 
+    @cached_property
+    def panels(self) -> list[Panel]:
+        """Its figures in the look of the page, drawn once however often the page is written."""
+        with look():
+            drawn = self.finding.draw()
+            return [
+                Panel(svg.inline(figure, f"{self.finding.name}-{number}", f"{self.finding.title}: {title}."), title)
+                for number, (title, figure) in enumerate(drawn.items())
+            ]
+
 
 def page(runs: Sequence[Run], made: Mapping[str, str]) -> str:
     """One HTML page that needs nothing else; `made` says with what seed, scale, versions and hardware."""
@@ -31,16 +42,5 @@ def page(runs: Sequence[Run], made: Mapping[str, str]) -> str:
         "verdict": wording.verdict,
         "summary": wording.summary,
         "duration": duration,
-        "panels": panels,
     }
     return rendered(template, "The paper's claims, measured", filters=filters, runs=runs, made=made)
-
-
-def panels(finding: Finding) -> list[Panel]:
-    """The figures of one finding, drawn in the look of the page."""
-    with look():
-        drawn = finding.draw()
-        return [
-            Panel(svg.inline(figure, f"{finding.name}-{number}", f"{finding.title}: {title}."), title)
-            for number, (title, figure) in enumerate(drawn.items())
-        ]

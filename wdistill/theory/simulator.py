@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdistill import weighting
+from wdistill.errors import ConfigError
 from wdistill.weighting import Floats
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ Weight = Callable[[Floats, Floats], Floats]  # error, distortion → weights, al
 Numbers = TypeVar("Numbers", Floats, "Tensor")
 
 LARGEST = float(np.finfo(np.float64).max)
-LARGEST_ERROR = 0.8  # p(x) of `uncertain_world`, so that weights reach 4
+LARGEST_ERROR = 0.8  # p(x) of `uncertain_world`, so that weights exceed 2
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,18 @@ def distortion(found: Losses) -> Floats:
 
 
 def weight(error: Numbers, distortion: Numbers) -> Numbers:
-    """w_f(x) = 1 / (1 + p(x)·(distortion_f(x) − 1))  —  equation (4), not clipped to [0, 1]; arrays or tensors."""
+    """w_f(x) = 1 / (1 + p(x)·(distortion_f(x) − 1))  —  equation (4), not clipped to [0, 1]; arrays or tensors.
+
+    Undefined where p = 1 and the distortion is 0, which only arrays can have: cross-entropy is never 0.
+    """
+    if isinstance(distortion, np.ndarray) and np.any((error == 1) & (distortion == 0)):
+        raise ConfigError(
+            "no weight debiases a loss that is never seen",
+            where="weight of equation (4)",
+            found="an instance with p = 1, and no loss on its corrupted label",
+            expected="p below 1, or a loss above 0 on the corrupted label",
+            remedy="lower p there, or take a loss that is never 0, such as cross-entropy",
+        )
     return 1.0 / (1.0 + error * (distortion - 1.0))
 
 

@@ -104,6 +104,8 @@ def smoothness(seed: int = 0, scale: float = 1.0, kappa: Constant = kappa, b_q: 
             "The constants are not reached at one and the same point, so B_q and κ have slack and somewhat smaller formulas "
             "would pass too. Draw by draw, with the values found there in place of the constants, the same formulas are met "
             "with equality (two classes): nothing in them can be left out.",
+            "B_w has a factor of about 2 to spare: it takes both losses to be least, and both derivatives of the weight in "
+            "the log-distortion to be largest, at one and the same point, and there is none.",
             "As Θ enters through Θx alone, Θ = v xᵀ reaches all predictions that any Θ does: the worst case is among them.",
             "The paper takes all constants to be larger than 1 to shorten its expressions; the two bounds do not need it.",
             "In the last display of the lemma's proof ∇ℓ should read ∇²ℓ.",
