@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from wdistill.pages.figures import HEIGHT, WIDTH
@@ -25,7 +26,7 @@ def legend(figure: Figure, columns: int = 2) -> None:
 
 
 def plain(axes: Axes, which: str = "both") -> None:
-    """Logarithmic axes whose ticks are plain numbers."""
+    """Logarithmic axes whose ticks are plain numbers, or powers of ten where those are long."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
@@ -33,4 +34,12 @@ def plain(axes: Axes, which: str = "both") -> None:
             axes.set(**{f"{name}scale": "log"})
             axis.set_major_locator(LogLocator(10.0, numticks=7))
             axis.set_minor_locator(NullLocator())
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
+            axis.set_major_formatter(FuncFormatter(_decade))
+
+
+def _decade(value: float, _: object) -> str:
+    """A power of ten as it stands beside an axis: 0.001, 10,000, 10⁶."""
+    exponent = round(math.log10(value))
+    if -4 <= exponent <= 4:
+        return f"{value:,.12g}"
+    return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
