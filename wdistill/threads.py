@@ -1,9 +1,12 @@
-"""One pool of threads for the compiled kernels, which release the interpreter's lock. No result depends on its size."""
+"""One pool of threads for the compiled kernels, which release the interpreter's lock. No result depends on its size.
+
+And the other way round: work on small matrices, which the threads of a matrix library make slower."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -63,6 +66,19 @@ def parallel(function: Callable[[slice], None], rows: int, size: int) -> None:
         each.result()
     if errors:
         raise min(errors, key=lambda found: found[0])[1]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Matrix libraries use one thread inside.
+
+    scipy's L-BFGS-B wakes all of them in every step, for triangles of ten rows: on a busy machine it waits longer than it
+    works (https://github.com/OpenMathLib/OpenBLAS/issues/5383).
+    """
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        yield
 
 
 @cache

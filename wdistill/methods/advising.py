@@ -22,6 +22,7 @@ from wdistill.methods.intervals import Interval, Z, around, share
 from wdistill.methods.lessons import Case, Opinion
 from wdistill.methods.planning import Step, steps, worth_labeling
 from wdistill.rules import debiased
+from wdistill.threads import one_thread
 from wdistill.weighting import effective_sample_size
 
 SAMPLE = 200_000  # unlabeled rows looked at
@@ -84,6 +85,7 @@ class Advice:
     verdict: str
 
 
+@one_thread()
 def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
     """The verdict on a case; `findings` are those that its arrays cannot show, such as repeated ids."""
     rows = len(case.unlabeled["teacher"])

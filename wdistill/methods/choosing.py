@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from wdistill.confidence import Floats
 from wdistill.methods.lessons import Case, Lesson, taught
 from wdistill.methods.posterior import Posterior, cross_fitted, fit_posterior
+from wdistill.threads import one_thread
 
 LEAST = 0.5  # standard errors by which the likelihood has to be better
 WORD = 100.0  # rows that the posterior's own word about its advantage counts for
@@ -56,6 +57,7 @@ class Prospect:
         return self.differing * float(np.sqrt(max(1.0 - advantage**2, 0.0) / max(self.differing_gold, 1)))
 
 
+@one_thread()
 def prospect(case: Case, experts: Sequence[str]) -> Prospect:
     """Ask the gold rows about the posterior of these experts, of whom the first is the teacher."""
     known = {name: case.validation[name] for name in experts}
