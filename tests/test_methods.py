@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -240,10 +242,20 @@ def test_best_corrects_where_gold_speaks_for_it() -> None:
     assert lesson.gold and "corrected" in lesson.why
     assert np.mean(lesson.targets.argmax(axis=1) == found.evidence.truth) > 0.9
     seen = choosing.prospect(found, tuple(found.validation))
-    assert seen.supported and seen.won > seen.lost
+    assert seen.taken and seen.won > seen.lost
     truth = found.evidence.truth
     real = np.mean(lesson.targets.argmax(axis=1) == truth) - np.mean(found.unlabeled["teacher"].argmax(axis=1) == truth)
     assert abs(seen.gain - real) < 0.15
+
+
+def test_best_stays_with_the_teacher_where_little_is_promised() -> None:
+    """A posterior that is surer than the teacher and hardly ever of another mind: likelier, and not worth it."""
+    found = case(m=400, second=0.5, teacher=0.99)
+    seen = choosing.prospect(found, tuple(found.validation))
+    little, enough = (replace(seen, likelihood=1.0, likelihood_error=0.1, word=0.5, differing=each) for each in (0.001, 0.2))
+    assert little.supported and not little.taken and enough.gain > choosing.WORTH and enough.taken
+    assert not replace(enough, likelihood=0.01).taken
+    assert little.gain_error < enough.gain_error and little.prior > enough.prior and replace(seen, differing=0.0).prior == 0
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -53,7 +53,7 @@ class Correction:
     @property
     def state(self) -> bytes:
         found, posterior = self.choice.prospect, self.choice.prospect.posterior
-        return json.dumps([found.supported, posterior.slopes, posterior.biases.tolist()]).encode()
+        return json.dumps([found.taken, posterior.slopes, posterior.biases.tolist()]).encode()
 
     @property
     def told(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Correction:
             "why": self.choice.why,
             "slopes": dict(posterior.slopes),
             "biases": posterior.biases.tolist(),
-            "prospect": {"sampled": self.sampled, "supported": found.supported}
+            "prospect": {"sampled": self.sampled, "supported": found.supported, "taken": found.taken}
             | {name: getattr(found, name) for name in numbers},
         }
 

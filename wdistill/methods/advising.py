@@ -52,6 +52,7 @@ class Gain:
 
     points: float
     error: float  # standard error that the gold rows leave: it falls with more of them
+    prior: float = 0.0  # rows that are known without gold: the error falls with the root of these and the gold rows
 
     @property
     def known(self) -> Interval:
@@ -92,7 +93,7 @@ def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
     kept = _sample(rows, case.seed)
     seen = case if len(kept) == rows else _part(case, kept)
     found = prospect(seen, tuple(seen.validation))
-    gain = Gain(100 * SLOPE * found.gain + INTERCEPT, 100 * SLOPE * found.gain_error)
+    gain = Gain(100 * SLOPE * found.gain + INTERCEPT, 100 * SLOPE * found.gain_error, found.prior)
     right, labels, classes = ~seen.wrong, seen.labels, seen.validation["teacher"].shape[1]
     class_rows = np.bincount(labels, minlength=classes)
     class_right = np.bincount(labels[right], minlength=classes)
@@ -139,7 +140,7 @@ def rows_to_tell(gain: Gain, rows: int) -> int | None:
     """Gold rows more after which the gain's interval would leave out 0, to two digits; None where nobody labels as many."""
     if gain.points <= 0:
         return None
-    needed = rows * ((Z * gain.error / gain.points) ** 2 - 1)
+    needed = (rows + gain.prior) * ((Z * gain.error / gain.points) ** 2 - 1)
     if needed > SENSIBLE:
         return None
     unit = 10.0 ** max(0, int(np.floor(np.log10(max(needed, 1.0)))) - 1)

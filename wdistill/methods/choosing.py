@@ -3,7 +3,7 @@
 Two questions are asked of the gold rows, all of them answered out of fold. Whether the posterior knows more than the teacher
 is asked of the likelihood, which tells it from a hundred rows where accuracies differ by chance. How many points of target
 accuracy it is worth is asked of the rows on which the two disagree: how many there are is counted on the unlabeled rows, and
-how they end on gold, with the posterior's own word as the prior.
+how they end on gold, with the posterior's own word as the prior. Only a posterior that passes on both is taught.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from wdistill.methods.posterior import Posterior, cross_fitted, fit_posterior
 from wdistill.threads import one_thread
 
 LEAST = 0.5  # standard errors by which the likelihood has to be better
-WORD = 100.0  # rows that the posterior's own word about its advantage counts for
-TRUST = 0.6  # and how much of that advantage is believed
+WORD = 20.0  # differing gold rows that the posterior's own word about its advantage counts for
+WORTH = 0.004  # gain in target accuracy that a posterior has to promise: less does not reach the student
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,17 +44,29 @@ class Prospect:
         return self.likelihood > LEAST * self.likelihood_error
 
     @property
+    def taken(self) -> bool:
+        """Whether it is taught: the gold rows speak for it, and it is worth it."""
+        return self.supported and self.gain > WORTH
+
+    @property
+    def advantage(self) -> float:
+        """Expected advantage on differing rows, a chance minus a chance."""
+        return (WORD * self.word + self.won - self.lost) / (WORD + self.differing_gold)
+
+    @property
     def gain(self) -> float:
         """Expected gain in target accuracy, a share of the unlabeled rows."""
-        rows = WORD + self.differing_gold
-        return self.differing * (WORD * TRUST * self.word + self.won - self.lost) / rows
+        return self.differing * self.advantage
 
     @property
     def gain_error(self) -> float:
         """Standard error of the gain."""
-        rows = WORD + self.differing_gold
-        advantage = (WORD * TRUST * self.word + self.won - self.lost) / rows
-        return self.differing * float(np.sqrt(max(1.0 - advantage**2, 0.0) / max(self.differing_gold, 1)))
+        return self.differing * float(np.sqrt(max(1.0 - self.advantage**2, 0.0) / (WORD + self.differing_gold)))
+
+    @property
+    def prior(self) -> float:
+        """Gold rows, differing or not, that the posterior's own word counts for; 0 where no row differs."""
+        return WORD / self.differing if self.differing else 0.0
 
 
 @one_thread()
@@ -92,16 +104,20 @@ class Choice:
 
     def targets(self, opinions: Mapping[str, Floats]) -> Floats:
         """Distributions (n, K), from the probabilities of every expert: the posterior's, or the teacher's own."""
-        return self.prospect.posterior(opinions) if self.prospect.supported else opinions["teacher"]
+        return self.prospect.posterior(opinions) if self.prospect.taken else opinions["teacher"]
 
 
 def choose(case: Case) -> Choice:
-    """Corrected targets where they are supported, else the teacher's own."""
+    """Corrected targets where the gold rows speak for them and they are worth it, else the teacher's own."""
     found = prospect(case, tuple(case.validation))
     others = ", ".join(name for name in case.validation if name != "teacher")
     shown = f"log-likelihood on gold {found.likelihood:+.3f} ± {found.likelihood_error:.3f}"
+    promised = f"{100 * found.gain:+.1f} ± {100 * found.gain_error:.1f} points of target accuracy expected"
+    if found.taken:
+        changed = f"{found.differing:.1%} of the rows get another class"
+        return Choice(found, f"targets corrected by {others}: {shown}, {changed}, {promised}")
     if found.supported:
-        return Choice(found, f"targets corrected by {others}: {shown}, {found.differing:.1%} of the rows get another class")
+        return Choice(found, f"the teacher's own targets: {others} promise too little ({shown}, {promised})")
     rows = len(case.labels)
     return Choice(found, f"the teacher's own targets: {others} add nothing that {rows} gold rows can tell ({shown})")
 

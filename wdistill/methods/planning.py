@@ -31,12 +31,13 @@ class Step:
 
 
 def steps(case: Case, found: Prospect) -> tuple[Step, ...]:
-    """The expected standard error falls with the root of the rows; what is lost to few rows, with the rows."""
+    """The expected standard error falls with the root of the rows and the prior; what is lost to few rows, with the rows."""
     m, lost = len(case.labels), _lost_to_few(case)
+    known = m + found.prior
     return tuple(
         Step(
             more,
-            found.gain_error * float(np.sqrt(m / (m + more))),
+            found.gain_error * float(np.sqrt(known / (known + more))),
             found.gain + lost * (1 / m - 1 / (m + more)),
         )
         for more in MORE

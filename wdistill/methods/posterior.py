@@ -18,8 +18,8 @@ from wdistill.confidence import Floats
 from wdistill.methods.folds import Ints, out_of_fold
 
 FLOOR = 1e-4  # a smaller probability counts as this much: no expert's certainty outvotes all the others
-SLOPE_PRECISION = 1.0  # of the prior that the first expert alone counts, with slope 1
-BIAS_PRECISION = 3.0  # of the prior that no class is special
+SLOPE_PRECISION = 10.0  # of the prior that the first expert alone counts, with slope 1
+BIAS_PRECISION = 30.0  # of the prior that no class is special
 
 
 @dataclass(frozen=True, eq=False)
