@@ -32,6 +32,7 @@ check: setup
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.weigh
 	$(BIN)/python -m benchmarks.distill
+	$(BIN)/python -m benchmarks.advise
 
 memory: setup
 	$(BIN)/python -m benchmarks.memory
