@@ -259,6 +259,8 @@ def brief(plan: Plan, lines: Sequence[Line]) -> str:
     if not lines:
         return joined([NONE_YET])
     mine = plan.half("confirmation")
+    if not {line["task"] for line in lines} & {task.name for task in mine}:
+        return joined([f"{run_so_far(plan, lines)} None is of the confirmation half, by which methods are judged."])
     whole = [task for task in mine if task.all_methods and not task.external]
     both = [board(plan, lines, "", mine), board(plan, lines, "", whole)]
     places = [(each, i) for each in both for i in range(len(plan.gold))]

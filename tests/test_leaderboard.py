@@ -448,6 +448,9 @@ def test_documents_list_a_dozen_methods() -> None:
     whole = standings.standing([line for line in made.lines(2) if line["task"] in {t.name for t in CONFIRMING}], "best", 500)
     assert whole is not None and best[2] == boards.points(whole)
     assert boards.brief(PLAN, []) == "No trials yet.\n"
+    tuning = {task.name for task in PLAN.half("tuning")}
+    early = boards.brief(PLAN, [line for line in made.lines(2) if line["task"] in tuning])
+    assert "None is of the confirmation half" in early and "|" not in early
 
 
 # ------------------------------------------------------------------------------------------------------------- the page
