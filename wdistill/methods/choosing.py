@@ -117,9 +117,10 @@ def choose(case: Case) -> Choice:
         changed = f"{found.differing:.1%} of the rows get another class"
         return Choice(found, f"targets corrected by {others}: {shown}, {changed}, {promised}")
     if found.supported:
-        return Choice(found, f"the teacher's own targets: {others} promise too little ({shown}, {promised})")
+        least = f"at least {100 * WORTH:.1f} are asked for"
+        return Choice(found, f"the teacher's own targets: too little to expect of {others} ({shown}, {promised}, {least})")
     rows = len(case.labels)
-    return Choice(found, f"the teacher's own targets: {others} add nothing that {rows} gold rows can tell ({shown})")
+    return Choice(found, f"the teacher's own targets: nothing that {rows} gold rows can tell comes from {others} ({shown})")
 
 
 def best(case: Case) -> Lesson:
