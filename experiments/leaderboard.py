@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Sequence
 from concurrent.futures import as_completed
 from pathlib import Path
@@ -24,7 +23,7 @@ from experiments.boards import Plan, brief, table
 from experiments.documents import fill, mark
 from experiments.leaderboard_page import page
 from experiments.protocol import commit
-from experiments.running import processes
+from experiments.running import counting, processes
 from experiments.standings import Line, calibration
 from experiments.tasks import TASKS, Task
 from wdistill import store
@@ -35,7 +34,7 @@ from wdistill.methods import robust, weighing
 from wdistill.methods.choosing import best
 from wdistill.methods.error import boosted, logistic
 from wdistill.methods.lessons import Case, Lesson, Method
-from wdistill.pages.words import count, duration
+from wdistill.pages.words import count
 
 HERE = Path(__file__).resolve().parent
 MARK = mark("leaderboard", "python -m experiments.leaderboard")
@@ -138,15 +137,11 @@ def run_all(wanted: Sequence[tuple[str, int, int]], folder: Path, root: Path | N
     """Trials, side by side where there are several workers; each adds its line as it ends."""
     store.make_folder(folder / "results", parents=True)
     print(f"{count(len(wanted), 'trial')} to run", file=sys.stderr, flush=True)
-    started, done = time.monotonic(), 0
+    done = counting(len(wanted))
 
     def keep(line: Line) -> None:
-        nonlocal done
         lines.append(folder / "results" / "leaderboard.jsonl", line)
-        done += 1
-        left = (time.monotonic() - started) / done * (len(wanted) - done)
-        told = f"{line['task']}, {line['gold']:,} gold rows, trial {line['trial']}: {done} of {len(wanted)}"
-        print(f"{told} done, about {duration(left)} left", file=sys.stderr, flush=True)
+        done(f"{line['task']}, {line['gold']:,} gold rows, trial {line['trial']}")
 
     if workers == 1:
         for each in wanted:

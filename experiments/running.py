@@ -22,18 +22,27 @@ from wdistill.signals import die_with_parent
 from wdistill.training.workers import end
 
 
+def counting(total: int) -> Callable[[str], None]:
+    """A function to call as each of so many trials ends, with its name: it says how many are done and the time left."""
+    started, count = time.monotonic(), 0
+
+    def done(name: str) -> None:
+        nonlocal count
+        count += 1
+        left = (time.monotonic() - started) / count * (total - count)
+        print(f"{name}: {count} of {total} done, about {duration(left)} left", file=sys.stderr, flush=True)
+
+    return done
+
+
 def run(trials: Sequence[Trial], results: Path, workers: int) -> None:
     """All trials; their lines are appended to the file of their experiment in the folder `results`."""
     commit()
-    started, count = time.monotonic(), 0
+    done = counting(len(trials))
 
     def keep(trial: Trial, line: Line) -> None:
-        nonlocal count
         lines.append(results / f"{trial.experiment.name}.jsonl", line)
-        count += 1
-        left = (time.monotonic() - started) / count * (len(trials) - count)
-        told = f"{trial.experiment.name}, {trial.labels} labels, trial {trial.number}: {count} of {len(trials)}"
-        print(f"{told} done, about {duration(left)} left", file=sys.stderr, flush=True)
+        done(f"{trial.experiment.name}, {trial.labels} labels, trial {trial.number}")
 
     if workers == 1:
         for trial in trials:
