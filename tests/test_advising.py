@@ -44,6 +44,7 @@ def test_nothing_to_win_where_the_teacher_is_always_right() -> None:
     found = advise(case(teacher=1.0))
     assert found.verdict == "nothing to win: train unweighted"
     assert found.teacher.value == 1 and found.teacher.low > 0.95
+    assert found.accuracies["posterior, expected"].low <= found.teacher.low  # no surer than the teacher's, which it rests on
     assert all(np.isnan(each.auc) for each in found.finders)  # no errors to be found
     assert found.changes[0].changed.value == 0 and found.changes[0].effective == 1
 
@@ -52,7 +53,7 @@ def test_correct_the_targets_where_others_know_and_the_gain_is_near_the_true_one
     given = speaking(m=600, second=2.0)
     found = advise(given)
     truth, said = given.evidence.truth, given.unlabeled["teacher"].argmax(axis=1)
-    real = np.mean(found.prospect.posterior(given.unlabeled).argmax(axis=1) == truth) - np.mean(said == truth)
+    real = np.mean(found.choice.prospect.posterior(given.unlabeled).argmax(axis=1) == truth) - np.mean(said == truth)
     points = 100 * SLOPE * real + INTERCEPT
     assert found.verdict == f"correct the targets: about {found.gain.points:+.1f} points"
     assert points > 3 and abs(found.gain.points - points) < 0.5 * points
@@ -62,9 +63,11 @@ def test_correct_the_targets_where_others_know_and_the_gain_is_near_the_true_one
     assert 0 < by_name["posterior of all"].auc_error < 0.05 and by_name["posterior of all"].calibration_error < 0.1
     assert found.accuracies["posterior, on gold"].low > found.accuracies["teacher"].value
     expected = found.accuracies["posterior, expected"]
-    assert expected.value == pytest.approx(found.teacher.value + found.prospect.gain) and expected.low < expected.value
+    assert (
+        expected.value == pytest.approx(found.teacher.value + found.choice.prospect.gain) and expected.low < expected.value
+    )
     assert found.accuracies["second alone"].value == np.mean(given.validation["second"].argmax(axis=1) == given.labels)
-    assert found.changes[-1].changed.value == pytest.approx(found.prospect.differing)
+    assert found.changes[-1].changed.value == pytest.approx(found.choice.prospect.differing)
     assert sum(found.class_rows) == found.gold == 600 and len(found.by_class) == 4
     assert found.findings == ()
     assert sorted(found.next) == list(range(3000))
@@ -77,14 +80,15 @@ def test_few_rows_cannot_tell() -> None:
 
 def test_each_sentence_has_its_reason() -> None:
     teacher = share(80, 100)
-    assert verdict(teacher, False, Gain(3.0, 0.5), 100) == "use the gold as labels"  # the choice does not take it
-    assert verdict(teacher, True, Gain(-3.0, 0.5), 100) == "use the gold as labels"  # it would do harm
-    assert verdict(teacher, True, Gain(0.02, 0.1), 100) == "nothing to win: train unweighted"
-    assert verdict(share(999, 1000), True, Gain(3.0, 0.5), 1000) == "nothing to win: train unweighted"
-    assert verdict(teacher, True, Gain(2.44, 0.5), 100) == "correct the targets: about +2.4 points"
-    assert verdict(teacher, True, Gain(0.5, 0.5), 100) == "cannot tell with 100 gold rows: 290 more would"
-    assert verdict(teacher, True, Gain(0.01, 1.0), 100) == "cannot tell with 100 gold rows, and more would hardly help"
-    assert verdict(teacher, True, Gain(-0.1, 1.0), 100) == "cannot tell with 100 gold rows, and more would hardly help"
+    assert verdict(teacher, False, False, Gain(3.0, 0.5), 100) == "use the gold as labels"  # the choice does not take it
+    assert verdict(teacher, True, True, Gain(-3.0, 0.5), 100) == "use the gold as labels"  # it would do harm
+    assert verdict(teacher, True, True, Gain(0.02, 0.1), 100) == "nothing to win: train unweighted"
+    assert verdict(share(999, 1000), True, True, Gain(3.0, 0.5), 1000) == "nothing to win: train unweighted"
+    assert verdict(teacher, True, False, Gain(0.3, 0.1), 9000) == "nothing to win: train unweighted"  # sure, and too little
+    assert verdict(teacher, True, True, Gain(2.44, 0.5), 100) == "correct the targets: about +2.4 points"
+    assert verdict(teacher, True, True, Gain(0.5, 0.5), 100) == "cannot tell with 100 gold rows: 290 more would"
+    assert verdict(teacher, True, True, Gain(0.01, 1.0), 100) == "cannot tell with 100 gold rows, and more would hardly help"
+    assert verdict(teacher, True, True, Gain(-0.1, 1.0), 100) == "cannot tell with 100 gold rows, and more would hardly help"
 
 
 @pytest.mark.parametrize(("points", "error", "rows"), [(0.5, 0.5, 100), (2.0, 1.5, 30), (1.0, 3.0, 400)])

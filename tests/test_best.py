@@ -12,7 +12,7 @@ import torch
 
 from tests.distilling import QUICK, go, seeded, student, students, table, teacher
 from tests.killing import child, differences, fingerprint, killer, splits
-from wdistill import ConfigError, Recipe, best, cli, debiased, distill, read_run, unweighted
+from wdistill import ConfigError, InputError, Recipe, best, cli, debiased, distill, read_run, unweighted
 from wdistill.evidence import Evidence
 from wdistill.ledger import Ledger
 from wdistill.methods import robust, weighing
@@ -53,6 +53,15 @@ def test_the_arm_says_why_and_is_taught_the_gold_rows(run: Path) -> None:
     assert found.seconds["opinions"] > 0
     page = (run / "report.html").read_text()
     assert "log-likelihood on gold" in page
+    assert found.arms["best"].gold and not found.arms["plain"].gold
+    assert "Note: best was trained on the validation rows: its accuracy on them is too good" in page
+
+
+def test_too_few_gold_rows_are_refused_before_any_training(tmp_path: Path) -> None:
+    inputs, labels = splits()["validation"]
+    with pytest.raises(InputError, match="too few gold rows"):
+        go(rule=best, validation=(inputs[:9], labels[:9]), run=tmp_path / "run")
+    assert not (tmp_path / "run" / "teacher").exists()
 
 
 def test_targets_are_kept_by_id(run: Path) -> None:

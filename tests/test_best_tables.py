@@ -168,6 +168,29 @@ def test_a_forest_does_not_remember_the_gold_rows_it_speaks_of() -> None:
     assert not seldom[:, 1].any() and np.allclose(seldom.sum(axis=1), 1)  # a class it has not seen
 
 
+def test_any_order_of_the_gold_rows_leads_to_the_same_bits(tables: list[str], tmp_path: Path) -> None:
+    experts = ("--opinions", "llm", "--inputs", "x")
+    best(tables, tmp_path / "a.parquet", *experts)
+    write(tmp_path / "v.parquet", take(GOLD, np.random.default_rng(0).permutation(150)))
+    best(tables, tmp_path / "b.parquet", *experts)
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+
+
+def test_what_puts_gold_in_doubt_is_a_warning(tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "v.parquet", take(GOLD, np.flatnonzero(GOLD["label"] != 1)))
+    write(
+        tmp_path / "u.parquet", {**REST, "id": np.where(np.arange(400) < 1, GOLD["id"][GOLD["label"] != 1][0], REST["id"])}
+    )
+    best(tables, tmp_path / "w.parquet")
+    said = capsys.readouterr().err
+    assert "warning: 1 of 3 classes have no gold row: 1." in said and "gold rows are among the unlabeled rows too" in said
+    record = read_record(tmp_path / "w.parquet")
+    assert record is not None and any("no gold row" in text for text in record["warnings"])
+    assert cli.main(["advise", *tables]) == 0
+    last = " ".join(capsys.readouterr().out.split()).partition("Verdict: ")[2]
+    assert last.endswith("; but look first, for gold may not be what it seems")
+
+
 def test_the_teachers_own_targets_where_nobody_knows_better(tmp_path: Path) -> None:
     """A student that guesses adds nothing: the targets are the teacher's, to the bit of float32, and the file says so."""
     v, u = ({**t, "student": np.full((len(t["id"]), K), 1 / K, np.float32)} for t in (GOLD, REST))
@@ -222,8 +245,8 @@ CONFLICTS = {
     "a rule": (["--method", "best", "--rule", "fidelity"], "needs --method paper"),
     "neighbours": (["--method", "best", "--neighbors", "3"], "needs --method paper"),
     "labeled rows without inputs": (["--method", "best", "--labeled", "l.parquet"], "needs --inputs"),
-    "an opinion that is the student's": (["--method", "best", "--opinions", "student"], "something else: 'student'"),
-    "an opinion twice": (["--method", "best", "--opinions", "llm,llm"], "names a column twice"),
+    "an opinion that is the student's": (["--method", "best", "--opinions", "student"], "something else, or twice"),
+    "an opinion twice": (["--method", "best", "--opinions", "llm,llm"], "found: 'llm'"),
     "inputs that are labels": (["--method", "best", "--inputs", "label"], "something else"),
     "no such method": (["--method", "bets"], "invalid choice"),
     "no such opinion": (["--method", "best", "--opinions", "lmm"], "rename 'llm'"),
@@ -252,6 +275,7 @@ BAD = {
     "gold that is no number": ("v", {"llm": odd(GOLD["llm"], 3, np.nan)}, ["NaN", "--validation", "'llm'"]),
     "inputs that are no number": ("u", {"x": odd(REST["x"], 9, np.inf)}, ["inputs", "'x'", "1009"]),
     "shorter inputs": ("u", {"x": REST["x"][:, :3]}, ["inputs of another length", "3 numbers", "4, as in"]),
+    "an id twice": ("u", {"id": odd(REST["id"], 5, 1004)}, ["occur more than once", "u.parquet", "1004"]),
     "nine gold rows": ("v", {name: values[:9] for name, values in GOLD.items()}, ["too few gold rows", "9 rows"]),
 }
 
@@ -337,6 +361,26 @@ def test_a_sample_is_drawn_at_random_and_says_so(
     rows = np.array(drawn.ids.to_pylist()) - 1000
     assert len(rows) == 100 and drawn.rows == 400 and (np.diff(rows) > 0).all() and rows.max() > 300
     assert np.array_equal(drawn.case.evidence.teacher, REST["teacher"][rows])
+
+
+def test_rows_left_out_and_scaled_are_told(tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = {"id": REST["id"][:380], "llm": 1.1 * REST["llm"][:380]}
+    more = ["--unlabeled", str(write(tmp_path / "o.parquet", other)), "--opinions", "llm", "--allow-subset", "--renormalize"]
+    write(tmp_path / "u.parquet", {name: values for name, values in REST.items() if name != "llm"})
+    assert cli.main(["advise", *tables, *more]) == 0
+    found = capsys.readouterr()
+    assert found.out.startswith("150 gold rows, 400 unlabeled rows. In brackets")
+    assert "warning: 20 unlabeled rows are not in all tables, and are left out" in found.err
+    assert "column 'llm': rows were scaled to sum to 1; the largest correction is 0.1" in found.err
+
+
+def test_advice_says_what_best_would_do(tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    best(tables, tmp_path / "w.parquet")
+    capsys.readouterr()
+    record = read_record(tmp_path / "w.parquet")
+    assert cli.main(["advise", *tables]) == 0
+    assert record is not None
+    assert f"would teach the gold rows as labels, and {record['why']}." in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_plan_never_replaces_an_input(tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -152,6 +152,10 @@ def test_a3_logits_passed_as_probabilities(monkeypatch, half, k):
     refused(InputError, lambda: margin(values), "look like logits", "kind='logits'", "[0, 1]")
 
 
+def test_a3_probabilities_of_another_sum_are_no_logits():
+    refused(InputError, lambda: margin(1.1 * np.array([[0.95, 0.05], [0.5, 0.5]])), "do not sum to 1", "0.1", "renormalize")
+
+
 def test_a3_logits_passed_as_logprobs():
     refused(InputError, lambda: margin(np.array([[3.0, -1.0]]), "logprobs"), "look like logits", "kind='logits'")
 

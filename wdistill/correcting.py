@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from wdistill import checks
 from wdistill.confidence import Floats
 from wdistill.evidence import Evidence
 from wdistill.experts import Panel, consult, panel
 from wdistill.joining import Numbers
 from wdistill.methods.choosing import Choice, choose
+from wdistill.methods.guards import guarded
 from wdistill.methods.lessons import one_hot
 from wdistill.options import BestOptions
 from wdistill.readers import Chunk, Table
@@ -123,6 +125,8 @@ def prepare_best(
     """Open the tables, ask the experts about gold and a sample of the unlabeled rows, and choose."""
     found = panel(validation, unlabeled, labeled, options)
     consulted = consult(found)
+    for finding in (*consulted.findings, *guarded(consulted.case)):
+        checks.warn(finding.text)
     return Correction(found, choose(consulted.case), len(consulted.ids))
 
 

@@ -27,6 +27,7 @@ from wdistill.environment import environment
 from wdistill.errors import ConfigError, FileError, InputError, StorageError
 from wdistill.job import hear
 from wdistill.ledger import Ledger
+from wdistill.methods.choosing import enough
 from wdistill.methods.teaching import OPINIONS
 from wdistill.outcome import Outcome
 from wdistill.recipe import Recipe, changes, check_recipe, to_json
@@ -250,6 +251,8 @@ class _Distillation:
         if self.recipe.workers > 1:
             for name, arm in self.arms.items():
                 packed(arm.rule, name)
+        if any(opinions_in(arm.rule) for arm in self.arms.values()):
+            enough(len(splits["validation"]), "validation", "leave the arm best out")
         for name, arm in self.arms.items():
             recipe = arm.recipe(self.recipe)
             m = len(rows_that_weigh(len(splits["validation"]), recipe))

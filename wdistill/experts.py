@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from wdistill import checks
 from wdistill.confidence import Floats, scan
 from wdistill.errors import InputError
 from wdistill.evidence import Evidence
+from wdistill.methods.choosing import enough
 from wdistill.methods.folds import folds_of
 from wdistill.methods.forest import Forest, cross_fitted_forest, fit_forest, need_learning
 from wdistill.methods.guards import Finding, repeated, same_rows
@@ -28,7 +30,6 @@ from wdistill.weighting import probabilities
 
 SAMPLE = 200_000  # unlabeled rows held in memory
 ENTRIES = 20_000_000  # and predictions of each expert
-FEWEST = 10  # gold rows to learn from and to judge by
 CHECKED = 1.0  # how far rows that were checked one table at a time may still sum from 1
 
 
@@ -117,14 +118,8 @@ def panel(validation: Sequence[str], unlabeled: Sequence[str], labeled: Sequence
     own = open_tables(labeled, option="--labeled") if labeled else ()
     same_class_names((*gold, *tables), options.classes, ("teacher", "student", *options.opinions))
     evidence, ids = read_gold(gold, options, tables)
-    if len(ids) < FEWEST:
-        raise InputError(
-            "too few gold rows",
-            where="--validation",
-            found=f"{len(ids)} rows",
-            expected=f"at least {FEWEST}, better 100 or more",
-            remedy="label some rows that the teacher was not trained on, or weigh with --method paper",
-        )
+    enough(len(ids), "--validation", "weigh with --method paper")
+    evidence, ids = _by_id(evidence, ids)
     found = Panel(tables, options, evidence, ids, {})
     for side in found.sides:
         holder(gold, side)
@@ -133,6 +128,13 @@ def panel(validation: Sequence[str], unlabeled: Sequence[str], labeled: Sequence
             scan(getattr(evidence, f"validation_{side}"), name=f"validation_{side}", **evidence.reading)
     found = replace(found, opinions=_columns(found, gold, options.opinions))
     return _with_forest(found, gold, own) if options.inputs else found
+
+
+def _by_id(evidence: Evidence, ids: pa.Array) -> tuple[Evidence, pa.Array]:
+    """The gold rows in the order of their ids: folds, and all that comes of them, are the same for any order of a table."""
+    order = pc.sort_indices(ids).to_numpy()
+    names = ("validation_teacher", "validation_student", "validation_labels")
+    return replace(evidence, **{name: getattr(evidence, name)[order] for name in names}), ids.take(pa.array(order))
 
 
 def _columns(found: Panel, gold: Sequence[Table], names: Sequence[str]) -> dict[str, Floats]:
@@ -181,8 +183,9 @@ class Consulted:
     """What all experts say about the gold rows and about a random sample of the unlabeled rows."""
 
     case: Case
-    ids: pa.Array  # of the sampled rows
+    ids: pa.Array  # of the sampled rows that all tables have
     rows: int  # unlabeled rows in all
+    drawn: int  # of these, rows in the sample
     findings: tuple[Finding, ...]  # gold rows that are unlabeled rows too
 
 
@@ -202,7 +205,7 @@ def consult(found: Panel, seed: int = 0) -> Consulted:
         findings = findings or repeated(same_rows(found.inputs, inputs), len(found.ids), "inputs")
     evidence = replace(found.evidence, teacher=given["teacher"], student=given["student"], tolerance=CHECKED)
     case = Case(evidence, opinions, "hard" if options.targets == "hard" else "soft", seed)
-    return Consulted(case, ids.take(pa.array(kept)), rows, findings)
+    return Consulted(case, ids.take(pa.array(kept)), rows, len(ids), findings)
 
 
 def _sum_to_1(values: Floats) -> Floats:

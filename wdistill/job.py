@@ -11,7 +11,7 @@ import json
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -175,11 +175,16 @@ def _stream(task: Work, folder: Path, heard: list[str]) -> list[Part]:
         for part in _weigh_parts(task, folder, start, position, tick):
             parts.append(part)
             _remember(folder, heard)
-    for side, correction in task.corrections.items():
+    tell_scaling(task.corrections)
+    return parts
+
+
+def tell_scaling(corrections: Mapping[str, float]) -> None:
+    """Warn of columns of the unlabeled rows that were scaled, by the largest correction of each."""
+    for side, correction in corrections.items():
         checks.warn(
             f"--unlabeled, column {side!r}: rows were scaled to sum to 1; the largest correction is {correction:.3g}"
         )
-    return parts
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,16 +88,27 @@ def check_best(options: BestOptions, labeled: bool) -> None:
     """Choices that exclude each other where targets are corrected: no rule weighs, so nothing about rules may be chosen."""
     own = Options()
     rules = ("rule", "confidence", "estimate", "neighbors", "threshold", "truth")
-    taken = [name for name in options.opinions if name in (*TAKEN, "") or name == options.inputs]
     conflicts = [
         *((getattr(options, name) != getattr(own, name), f"--{name}", "needs --method paper") for name in rules),
         (labeled and options.inputs is None, "--labeled", "needs --inputs COLUMN, which a forest learns from"),
-        (options.inputs in TAKEN, "--inputs", "names a column that is something else"),
-        (bool(taken), "--opinions", f"names a column that is something else: {', '.join(map(repr, taken))}"),
-        (len(set(options.opinions)) < len(options.opinions), "--opinions", "names a column twice"),
         (options.renormalize and options.kind == "logits", "--renormalize", "has no meaning with --kind logits"),
     ]
-    _refuse(conflicts, "corrected targets")
+    _refuse(conflicts, "targets to be corrected, not weights by a rule")
+    _check_columns("--inputs", [options.inputs] if options.inputs else [], TAKEN)
+    _check_columns("--opinions", options.opinions, (*TAKEN, options.inputs))
+
+
+def _check_columns(where: str, names: Sequence[str], taken: Collection[str | None]) -> None:
+    """Columns that are something else already, or are named twice."""
+    bad = [name for i, name in enumerate(names) if not name or name in taken or name in names[:i]]
+    if bad:
+        raise ConfigError(
+            "names a column that is something else, or twice",
+            where=where,
+            found=", ".join(map(repr, bad)),
+            expected=f"columns of their own, each once; not {', '.join(name for name in taken if name)}",
+            remedy="name another column, or leave this out",
+        )
 
 
 def check_method(best: bool, given: Iterable[str]) -> None:

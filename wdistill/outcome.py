@@ -61,6 +61,7 @@ class Training:
     rule: str = ""  # of an arm: the name of its rule, where it is known
     settings: Mapping[str, Any] = field(default_factory=dict)  # of an arm: those that are not the recipe's
     why: str = ""  # of an arm whose method chose: what it saw
+    gold: bool = False  # of an arm: trained on the validation rows that its validation accuracy is measured on
 
     @property
     def best(self) -> float | None:

@@ -125,7 +125,8 @@ def _training(folder: Path, name: str) -> Training | None:
     state: Mapping[str, Any] = found.state
     refreshes = tuple(refresh_of(each) for each in state["refreshes"])
     epochs = tuple(Epoch(**each) for each in state["epochs"])
-    return Training(name, epochs, refreshes, _fitted(folder, found), state["seconds"], why=state.get("why", ""))
+    told = {"why": state.get("why", ""), "gold": state.get("gold", False)}
+    return Training(name, epochs, refreshes, _fitted(folder, found), state["seconds"], **told)
 
 
 def _fitted(folder: Path, found: Generation) -> tuple[Fitted, ...]:

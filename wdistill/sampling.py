@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from wdistill import checks
 from wdistill.errors import InputError
-from wdistill.joining import same_type
+from wdistill.joining import refuse_repeats, same_type
 from wdistill.progress import progress
 from wdistill.readers import Chunk, Table
 from wdistill.validation import holder
@@ -42,6 +42,7 @@ def draw_ids(table: Table, count: int, seed: int, known: pa.Array) -> tuple[pa.A
     ids = pa.concat_arrays(kept)
     if len(lots) > count:
         ids = ids.filter(pa.array(lots < np.partition(lots, count)[count]))
+    refuse_repeats(ids, f"{table.option} {table.files[0]}")
     return ids, rows, met
 
 

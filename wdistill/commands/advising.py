@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from wdistill.methods.intervals import Interval
 
 CLASSES = 10  # shown at most, those with the lowest accuracies
+MINUS = "−"
 PLANNED = 1_000  # rows in a plan, for judging and as many for teaching
 
 
@@ -49,8 +50,9 @@ def run_advise(arguments: argparse.Namespace) -> None:
 
     from rich.console import Console
 
+    from wdistill import checks
     from wdistill.experts import consult, panel
-    from wdistill.job import hear
+    from wdistill.job import hear, tell_scaling
     from wdistill.methods.advising import advise
     from wdistill.methods.forest import need_learning
 
@@ -60,7 +62,10 @@ def run_advise(arguments: argparse.Namespace) -> None:
         hear([])
         found = panel(arguments.validation, arguments.unlabeled, arguments.labeled, best_options(arguments))
         consulted = consult(found)
-        advice = replace(advise(consulted.case, consulted.findings), unlabeled=consulted.rows)
+        tell_scaling(found.corrections)
+        if len(consulted.ids) < consulted.drawn:
+            checks.warn(f"{consulted.drawn - len(consulted.ids):,} unlabeled rows are not in all tables, and are left out")
+        advice = replace(advise(consulted.case, consulted.findings), unlabeled=consulted.rows, sampled=consulted.drawn)
     console = Console(soft_wrap=False)
     for each in shown(advice, found.evidence.classes):
         console.print(each, highlight=False)
@@ -76,13 +81,15 @@ def _check_plan(plan: Path | None, sources: Sequence[str]) -> None:
 
     if plan is None:
         return
-    if plan.suffix.lower() not in (".parquet", ".csv") or plan.is_dir() or not plan.parent.is_dir():
+    bad = plan.is_dir() or plan.suffix.lower() not in (".parquet", ".csv")
+    if bad or not plan.parent.is_dir():
+        what = "a folder" if plan.is_dir() else plan.suffix or "no extension"
         raise ConfigError(
             "not a file that could be written",
             where=f"--plan {plan}",
-            found="a folder" if plan.is_dir() else plan.suffix or "no extension",
+            found=what if bad else f"no folder {plan.parent}",
             expected="a .parquet or .csv file in a folder that exists",
-            remedy="name it next.csv, for example",
+            remedy="name it next.csv, for example" if bad else "make the folder first, or name another",
         )
     keep_inputs(plan, sources, "--plan")
 
@@ -127,17 +134,18 @@ def shown(advice: Advice, names: Sequence[str] | None) -> Iterator[Any]:
     yield _table(
         "What more gold rows would do",
         ("rows more", "gain, standard error", "projected gain"),
-        [(f"{each.more:,}", f"± {each.error:.2f} points", f"{each.gain:+.1f} points") for each in advice.steps],
+        [(f"{each.more:,}", f"± {each.error:.2f} points", f"{_points(each.gain)} points") for each in advice.steps],
     )
     yield Text("Rows for judging must be drawn at random; rows for teaching may be chosen.\n")
     for each in advice.findings:
         yield Text(f"Look first: {printable(each.text)}.", style="bold")
-    predicted = advice.gain.predicted
+    known, predicted = advice.gain.known, advice.gain.predicted
     yield Text(
-        f"Corrected targets would gain the student {predicted.value:+.1f} points "
-        f"({predicted.low:+.1f} to {predicted.high:+.1f}) over the teacher's own: {SLOPE} × what the targets gain, with a "
-        f"standard error of {advice.gain.error:.1f} for want of gold rows and of {RESIDUAL} that no gold takes away.\n"
+        f"Corrected targets would gain the student {_points(known.value)} points over the teacher's own, {SLOPE} × what the "
+        f"targets gain: {_span(known)} by what the gold rows leave open, {_span(predicted)} for a single student, who "
+        f"differs from what targets promise by {RESIDUAL} points.\n"
     )
+    yield Text(f"`--method best` would teach the gold rows as labels, and {printable(advice.choice.why)}.\n")
 
 
 def _teacher_table(advice: Advice, names: Sequence[str] | None) -> Any:
@@ -164,6 +172,15 @@ def _finder_table(advice: Advice) -> Any:
 def _said_and_came(bins: Sequence[Bin]) -> str:
     """Of fifths of the gold rows, from the most trusted: the chance of an error that was given, and how many there were."""
     return "  ".join(f"{100 * (1 - each.mean):.0f}/{100 * (1 - each.accuracy):.0f}" for each in reversed(bins))
+
+
+def _points(value: float) -> str:
+    """With its sign, to one digit."""
+    return f"{value:+.1f}".replace("-", MINUS)
+
+
+def _span(found: Interval) -> str:
+    return f"{_points(found.low)} to {_points(found.high)}"
 
 
 def percent(found: Interval) -> str:

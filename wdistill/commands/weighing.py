@@ -271,7 +271,9 @@ def _read_weights(path: Path) -> dict[str, Any]:
         raise InputError(
             "no weights", where=f"inspect {path}", found="0 rows", expected="at least 1 row", remedy="weigh some rows first"
         )
-    return {"histogram": asdict(histogram), "warnings": ["this file carries no record: only its weights can be shown"]}
+    left = ", and not its targets, which are what --method best made" if table.has("targets") else ""
+    warning = f"this file carries no record: only its weights can be shown{left}"
+    return {"histogram": asdict(histogram), "warnings": [warning]}
 
 
 def _show(record: dict[str, Any], title: str, picture: Path) -> None:

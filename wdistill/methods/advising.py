@@ -13,7 +13,7 @@ import numpy as np
 
 from wdistill.confidence import Floats
 from wdistill.errors import WdistillWarning
-from wdistill.methods.choosing import Prospect, prospect
+from wdistill.methods.choosing import Choice, Prospect, choose
 from wdistill.methods.error import learned_error, logistic, neighbors_error
 from wdistill.methods.finding import Finder, finders
 from wdistill.methods.folds import Ints
@@ -78,7 +78,7 @@ class Advice:
     finders: tuple[Finder, ...]  # how well the teacher's errors are found
     changes: tuple[Change, ...]  # what each method would change
     accuracies: dict[str, Interval]  # expected accuracy of targets, by who makes them
-    prospect: Prospect  # of the posterior of all experts
+    choice: Choice  # what `best` would teach, by the prospect of the posterior of all experts
     gain: Gain
     findings: tuple[Finding, ...]  # what to look into first
     steps: tuple[Step, ...]  # what more gold rows would do to the gain, in points
@@ -92,7 +92,8 @@ def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
     rows = len(case.unlabeled["teacher"])
     kept = _sample(rows, case.seed)
     seen = case if len(kept) == rows else _part(case, kept)
-    found = prospect(seen, tuple(seen.validation))
+    choice = choose(seen)
+    found = choice.prospect
     gain = Gain(100 * SLOPE * found.gain + INTERCEPT, 100 * SLOPE * found.gain_error, found.prior)
     right, labels, classes = ~seen.wrong, seen.labels, seen.validation["teacher"].shape[1]
     class_rows = np.bincount(labels, minlength=classes)
@@ -102,6 +103,8 @@ def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
         warnings.simplefilter("ignore", WdistillWarning)  # a teacher without errors is a verdict here
         near, learned = neighbors_error(seen)[0], learned_error(seen, logistic)
         weights = {"paper's weights": debiased(seen.evidence, targets=seen.targets), "1 − learned error": 1.0 - learned[1]}
+    look = (*findings, *guarded(seen))
+    said = verdict(teacher, found.supported, found.taken, gain, len(labels))
     return Advice(
         gold=len(labels),
         unlabeled=rows,
@@ -112,22 +115,22 @@ def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
         finders=finders(seen, near, learned[0], found.known),
         changes=_changes(weights, found),
         accuracies=_accuracies(seen, found, teacher),
-        prospect=found,
+        choice=choice,
         gain=gain,
-        findings=(*findings, *guarded(seen)),
+        findings=look,
         steps=tuple(_in_points(step) for step in steps(seen, found)),
         next=kept[worth_labeling(seen, found.posterior(seen.unlabeled))],
-        verdict=verdict(teacher, found.supported, gain, len(labels)),
+        verdict=f"{said}; but look first, for gold may not be what it seems" if look else said,
     )
 
 
-def verdict(teacher: Interval, supported: bool, gain: Gain, rows: int) -> str:
+def verdict(teacher: Interval, supported: bool, taken: bool, gain: Gain, rows: int) -> str:
     """One sentence, from the teacher's accuracy on so many gold rows, the choice, and the gain."""
     if 100 * SLOPE * (1 - teacher.value) < NOTHING:
         return "nothing to win: train unweighted"
     if not supported or gain.known.high < 0:
         return "use the gold as labels"
-    if gain.known.within(NOTHING):
+    if gain.known.within(NOTHING) or (gain.known.low > 0 and not taken):
         return "nothing to win: train unweighted"
     if gain.known.low > 0:
         return f"correct the targets: about {gain.points:+.1f} points"
@@ -167,12 +170,12 @@ def _accuracies(case: Case, found: Prospect, teacher: Interval) -> dict[str, Int
     def on_gold(said: np.ndarray) -> Interval:
         return share(int(np.sum(said.argmax(axis=1) == labels)), m)
 
-    spread = np.sqrt(teacher.value * (1 - teacher.value) / m + found.gain_error**2)
-    expected = around(teacher.value + found.gain, float(spread))
+    value = teacher.value + found.gain
+    below, above = (np.hypot(teacher.value - each, Z * found.gain_error) for each in (teacher.low, teacher.high))
     return {
         "teacher": teacher,
         "posterior, on gold": on_gold(found.known),
-        "posterior, expected": Interval(*(float(np.clip(x, 0, 1)) for x in (expected.value, expected.low, expected.high))),
+        "posterior, expected": Interval(*(float(np.clip(x, 0, 1)) for x in (value, value - below, value + above))),
         **{f"{name} alone": on_gold(case.validation[name]) for name in case.opinions},
     }
 

@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdistill.confidence import Floats
+from wdistill.errors import InputError
 from wdistill.methods.lessons import Case, Lesson, taught
 from wdistill.methods.posterior import Posterior, cross_fitted, fit_posterior
 from wdistill.threads import one_thread
 
+FEWEST = 10  # gold rows to learn from and to judge by
 LEAST = 0.5  # standard errors by which the likelihood has to be better
 WORD = 20.0  # differing gold rows that the posterior's own word about its advantage counts for
 WORTH = 0.004  # gain in target accuracy that a posterior has to promise: less does not reach the student
@@ -127,6 +129,18 @@ def best(case: Case) -> Lesson:
     """Gold as labels, and the targets of the choice."""
     made = choose(case)
     return replace(taught(made.targets(case.unlabeled), case), gold=True, why=made.why)
+
+
+def enough(rows: int, where: str, instead: str) -> None:
+    """Refuse so few gold rows that whatever they said would be chance."""
+    if rows < FEWEST:
+        raise InputError(
+            "too few gold rows",
+            where=where,
+            found=f"{rows} rows",
+            expected=f"at least {FEWEST}, better 100 or more",
+            remedy=f"label some rows that the teacher was not trained on, or {instead}",
+        )
 
 
 def _error(values: NDArray[np.float64]) -> float:

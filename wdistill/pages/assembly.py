@@ -32,6 +32,7 @@ class Setting:
     unfinished: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
     choices: tuple[tuple[str, str], ...]  # arms whose method chose, and why
+    taught: str  # what to know of arms that were trained on the validation rows
     rows: tuple[Row, ...]
     columns: dict[str, str]  # of the headline: field of a row, and its title
     base: str | None
@@ -79,6 +80,7 @@ def _setting(name: str, outcomes: Sequence[Outcome], mark: str) -> Setting:
         unfinished=tuple(words.unfinished(outcomes)),
         facts=tuple(tables.facts(outcomes)),
         choices=tuple(tables.choices(outcomes)),
+        taught=tables.trained_on_gold(outcomes),
         rows=rows,
         columns=tested,
         base=baseline(rows),

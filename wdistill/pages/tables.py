@@ -11,7 +11,7 @@ import numpy as np
 from wdistill.errors import printable
 from wdistill.outcome import Outcome, Training
 from wdistill.pages.accuracies import Row, arm_names, baseline, headline
-from wdistill.pages.words import accuracy, count, duration, gap
+from wdistill.pages.words import accuracy, count, duration, gap, listed
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -64,7 +64,7 @@ def terminal_table(name: str, outcomes: Sequence[Outcome]) -> Table:
     table = Table(
         "",
         title=title,
-        caption=Text(printable(how + (than if compared else ""))),
+        caption=Text(printable("; ".join(filter(None, [how + (than if compared else ""), trained_on_gold(outcomes)])))),
         title_justify="left",
         caption_justify="left",
     )
@@ -83,7 +83,8 @@ def _without_test(title: Text, outcomes: Sequence[Outcome]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    caption = Text("validation accuracy, %: there are no test rows, and the weights have seen these")
+    seen = f"; {trained_on_gold(outcomes)}" if trained_on_gold(outcomes) else ""
+    caption = Text(printable(f"validation accuracy, %: there are no test rows, and the weights have seen these{seen}"))
     table = Table("", title=title, caption=caption, title_justify="left", caption_justify="left")
     table.add_column("final", justify="right")
     known: dict[str, list[float | None]] = {
@@ -201,6 +202,17 @@ def own_settings(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
     """Arms with settings that are not the recipe's, one line an arm."""
     arms = [{name: _flat(arm.settings, "") for name, arm in each.arms.items() if arm.settings} for each in outcomes]
     return settings([{name: "; ".join(map(" = ".join, own)) for name, own in each.items()} for each in arms])
+
+
+def trained_on_gold(outcomes: Sequence[Outcome]) -> str:
+    """What to know of arms that were trained on the validation rows; "" where none was."""
+    names = [name for name in arm_names(outcomes) if any(each.arms[name].gold for each in outcomes if name in each.arms)]
+    if not names:
+        return ""
+    who, their = (f"{listed(names)} were", "their") if len(names) > 1 else (f"{names[0]} was", "its")
+    return (
+        f"{who} trained on the validation rows: {their} accuracy on them is too good, and an epoch chosen by it says little"
+    )
 
 
 def choices(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:

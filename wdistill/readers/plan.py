@@ -191,7 +191,8 @@ def _named(schema: pa.Schema, place: Place, column: str) -> pa.Field:
 
 def _wrong_type(place: Place, field: pa.Field, expected: str, remedy: str) -> InputError:
     where = f"{place}, column {field.name!r}"
-    return InputError("the column has the wrong type", where=where, found=str(field.type), expected=expected, remedy=remedy)
+    found = "nothing: no rows, or nulls alone" if pa.types.is_null(field.type) else str(field.type)
+    return InputError("the column has the wrong type", where=where, found=found, expected=expected, remedy=remedy)
 
 
 def _kind(field: pa.Field, typed: bool) -> str:

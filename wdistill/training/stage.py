@@ -83,6 +83,7 @@ class Stage:
     guide: Guide | None = None  # what is minimised beside the cross-entropy, with the same weights
     loss: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None  # logits, targets, rows → (b,), not the cross-entropy
     why: str = ""  # of an arm whose method chose: what it saw
+    gold: bool = False  # of an arm: its examples hold the validation rows that its accuracy is measured on
     trajectory: bool = False  # measure accuracies after every epoch, not only the last
 
 
@@ -352,12 +353,16 @@ class _Run:
         old = [name for name in self.ledger.generation.files if name.startswith("weights/") and Path(name).stem not in kept]
         drop = [*old, *([self.checkpoint] if self.checkpoint and self.checkpoint not in files else [])]
         self.at.scale = self.scaler.state_dict() or None
-        self.ledger.commit({**asdict(self.at), "why": self.stage.why, **more}, {**self.files, **files}, drop)
+        self.ledger.commit(
+            {**asdict(self.at), "why": self.stage.why, "gold": self.stage.gold, **more}, {**self.files, **files}, drop
+        )
         self.files = {}
 
     def _resume(self) -> None:
         state = dict(self.ledger.state)
-        self.checkpoint, _ = state.pop("checkpoint"), state.pop("why", "")
+        self.checkpoint = state.pop("checkpoint")
+        for told in ("why", "gold"):
+            state.pop(told, None)
         self.at = _from_json(state)
         found = self._tensors(self.checkpoint)
         tensors.load_parameters(self.model, tensors.under("model/", found), self.stage.name)

@@ -12,9 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from wdistill import checks
 from wdistill.arms import AnyRule, folder_of
 from wdistill.evidence import Evidence
 from wdistill.ledger import Ledger
+from wdistill.methods.guards import guarded
 from wdistill.methods.lessons import Case, Loss
 from wdistill.methods.losses import CrossEntropy
 from wdistill.methods.teaching import Teaching
@@ -122,7 +124,8 @@ def _by_rule(work: Work, rule: AnyRule, splits: Mapping[str, Split], watch: Watc
     weigher = replace(weigher, validation_teacher=kept)
     parts = _parts(splits, gold)
     targets = targets_of(_known(parts), weigher.teacher, recipe, work.classes)
-    return Taught(_arm_stage(work, parts, targets, weigher), weighing)
+    stage = replace(_arm_stage(work, parts, targets, weigher), gold=recipe.validation_in_training == "yes")
+    return Taught(stage, weighing)
 
 
 def _by_method(work: Work, rule: Teaching, student: nn.Module, splits: Mapping[str, Split], watch: Watch) -> Taught:
@@ -131,14 +134,18 @@ def _by_method(work: Work, rule: Teaching, student: nn.Module, splits: Mapping[s
     weigher = _weigher(work, rule, validation, splits["unlabeled"], watch)
     heard = {name: read_opinion(work.run / "opinions" / name, recipe.temperature) for name in work.opinions}
     opinions = {name: each for name, each in heard.items() if name in rule.opinions}
-    lesson = rule.method(Case(weigher.evidence(student), opinions, recipe.targets, recipe.seed))
-    parts = _parts(splits, validation if lesson.gold or recipe.validation_in_training == "yes" else None)
+    case = Case(weigher.evidence(student), opinions, recipe.targets, recipe.seed)
+    for found in guarded(case):
+        checks.warn(found.text)
+    lesson = rule.method(case)
+    gold = lesson.gold or recipe.validation_in_training == "yes"
+    parts = _parts(splits, validation if gold else None)
     known = [torch.nn.functional.one_hot(labels, work.classes).float() for labels in _known(parts)]
     taught = lesson.targets.astype(np.float32)
     targets = torch.cat([known[0], torch.from_numpy(taught), *known[1:]])
     stage = _arm_stage(work, parts, targets, replace(weigher, rule=Given(lesson.weights), targets=taught))
     own = None if isinstance(lesson.loss, CrossEntropy) else special(lesson.loss, len(parts[0]), len(parts[1]))
-    return Taught(replace(stage, every=None, loss=own, why=lesson.why), validation)
+    return Taught(replace(stage, every=None, loss=own, why=lesson.why, gold=gold), validation)
 
 
 def _weigher(work: Work, rule: AnyRule, validation: Split, unlabeled: Split, watch: Watch) -> Weigher:
