@@ -25,9 +25,12 @@ from wdistill.evidence import Evidence
 from wdistill.methods.choosing import prospect
 from wdistill.methods.folds import Ints, folds_of
 from wdistill.methods.lessons import Case, Lesson, Method, Opinion, one_hot
+from wdistill.methods.losses import CrossEntropy
 from wdistill.methods.posterior import logs
+from wdistill.training.opinions import DIRECTIONS, PLENTY
 
 BATCH = 128
+SPLITS = {"tuning": 7_000, "confirmation": 17_000}  # seeds: tasks of one data set share no split across the halves
 
 
 def trial(task: Task, root: Path | None, gold: int, number: int, methods: Mapping[str, Method]) -> dict[str, Any]:
@@ -113,7 +116,8 @@ def taught_all(
 ) -> dict[str, float]:
     """The second stage of all methods at once; accuracies on the test rows at its end."""
     labeled, validation, unlabeled = rows
-    first, classes, all_lessons = len(labeled) + len(validation), pool.classes, list(lessons.values())
+    first, classes = len(labeled) + len(validation), pool.classes
+    all_lessons, place = distinct(lessons)
     truth = one_hot(pool.labels[np.concatenate([labeled, validation])], classes)
     targets = np.stack([np.concatenate([truth, each.targets]) for each in all_lessons])
     counted = np.stack(
@@ -147,12 +151,30 @@ def taught_all(
         moved=refresh,
     )
     found = predictions(students, torch.from_numpy(pool.test_inputs)).argmax(axis=2) == pool.test_labels
-    return dict(zip(lessons, (100 * found.mean(axis=1)).tolist(), strict=True))
+    accuracies = (100 * found.mean(axis=1)).tolist()
+    return {name: accuracies[at] for name, at in place.items()}
+
+
+def distinct(lessons: Mapping[str, Lesson]) -> tuple[list[Lesson], dict[str, int]]:
+    """Lessons that differ, each once, and which of them every method has: the same lesson makes the same student."""
+    found: list[Lesson] = []
+    place: dict[str, int] = {}
+    for name, lesson in lessons.items():
+        place[name] = next((i for i, each in enumerate(found) if _same(each, lesson)), len(found))
+        if place[name] == len(found):
+            found.append(lesson)
+    return found, place
+
+
+def _same(one: Lesson, other: Lesson) -> bool:
+    plain = all(isinstance(each.loss, CrossEntropy) and each.refresh is None for each in (one, other))
+    alike = np.array_equal(one.targets, other.targets) and np.array_equal(one.weights, other.weights)
+    return plain and one.gold == other.gold and alike
 
 
 def _rows(task: Task, pool: Pool, gold: int, number: int) -> tuple[Ints, Ints, Ints, Ints]:
     """Labeled, gold and unlabeled rows, and those of an external teacher; the labeled ones do not depend on `gold`."""
-    order = np.random.default_rng(7000 + number).permutation(len(pool.labels))
+    order = np.random.default_rng(SPLITS[task.half] + number).permutation(len(pool.labels))
     labeled, external, rest = np.split(order, [task.labeled, task.labeled + task.external])
     return labeled, rest[:gold], rest[gold : gold + task.unlabeled], external
 
@@ -173,14 +195,14 @@ def _opinion(model: Model, view: Any, pool: Pool, rows: tuple[Ints, Ints, Ints],
 
 
 def _features(inputs: NDArray[np.float32], unlabeled: Ints, used: Ints) -> NDArray[np.float32]:
-    """Rows for trees: as they are, or their 40 main directions where they are long; rows that are not used stay 0."""
+    """Rows for trees: as they are, or their main directions where they are long; rows that are not used stay 0."""
     flat = inputs.reshape(len(inputs), -1)
-    if flat.shape[1] <= 100:
+    if flat.shape[1] <= PLENTY:
         return flat
     from sklearn.decomposition import PCA
 
-    found = np.zeros((len(flat), 40), np.float32)
-    found[used] = PCA(40, random_state=0).fit(flat[unlabeled[:3000]]).transform(flat[used])
+    found = np.zeros((len(flat), DIRECTIONS), np.float32)
+    found[used] = PCA(DIRECTIONS, random_state=0).fit(flat[unlabeled[:3000]]).transform(flat[used])
     return found
 
 
@@ -188,8 +210,7 @@ def _prospect(case: Case, truth: Ints) -> dict[str, float]:
     """What `best` sees before training, and what it would mean for the targets."""
     found = prospect(case, tuple(case.validation))
     corrected = found.posterior(case.unlabeled)
-    told = ("likelihood", "likelihood_error", "differing", "differing_gold", "won", "lost", "word", "gain", "gain_error")
-    return {name: float(getattr(found, name)) for name in told} | {"corrected": _share(corrected, truth)}
+    return {**found.numbers, "corrected": _share(corrected, truth)}
 
 
 def _accuracy(student: Students, pool: Pool) -> float:

@@ -19,7 +19,7 @@ from concurrent.futures import as_completed
 from pathlib import Path
 
 from experiments import lines
-from experiments.boards import Plan, brief, table
+from experiments.boards import Plan, brief, table, validated
 from experiments.documents import fill, mark
 from experiments.leaderboard_page import page
 from experiments.protocol import commit
@@ -37,7 +37,8 @@ from wdistill.methods.lessons import Case, Lesson, Method
 from wdistill.pages.words import count
 
 HERE = Path(__file__).resolve().parent
-MARK = mark("leaderboard", "python -m experiments.leaderboard")
+DOCUMENTS = (HERE / "README.md", HERE.parent / "README.md", HERE.parent / "docs" / "advise.md")
+MARK, PREDICTED = (mark(name, "python -m experiments.leaderboard") for name in ("leaderboard", "predictions"))
 NEEDED = ("task", "gold", "trial", "rows", "accuracies", "prospect", "why", "seconds", "commit")  # by all that reads a line
 GOLD = (100, 500, 2000)
 TRIALS = 5
@@ -91,7 +92,7 @@ METHODS: dict[str, Method] = {
 }
 for _name in (
     *("unweighted", "oracle", "paper", "one-minus-error", "logistic", "mixed", "posterior-weighted"),
-    *("retrained", "corrected-second", "corrected-forest", "corrected", "corrected-retrained"),
+    *("retrained", "corrected-student", "corrected-second", "corrected-forest", "corrected", "corrected-retrained"),
 ):
     METHODS[f"{_name}+gold"] = gold.with_gold(METHODS[_name])
 METHODS["best"] = best
@@ -163,7 +164,7 @@ def draw(folder: Path) -> None:
     store.write_bytes(folder / "tables" / "leaderboard.md", table(plan, found).encode())
     store.write_bytes(folder / "leaderboard.html", page(plan, found).encode())
     if folder.resolve() == HERE:
-        fill([HERE / "README.md", HERE.parent / "README.md"], {MARK: brief(plan, found)})
+        fill(DOCUMENTS, {MARK: brief(plan, found), PREDICTED: validated(found)})
     print(table(plan, found))
     fitted = calibration([line for line in found if line["task"] in {task.name for task in plan.half("tuning")}])
     if fitted:

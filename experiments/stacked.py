@@ -1,5 +1,5 @@
-"""Many small students trained side by side as one model: exactly as if each were trained alone, since every step of Adam is
-elementwise and no layer mixes them. All see the same batches, so that every difference is paired."""
+"""Many small students trained side by side as one model: up to rounding as if each were trained alone, since every step of
+Adam is elementwise and no layer mixes them. All see the same batches, so that every difference is paired."""
 
 from __future__ import annotations
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from experiments.tasks import data_of
 from wdistill.confidence import Floats
+from wdistill.methods.intervals import Z
 from wdistill.pages.accuracies import EQUAL, FEWEST, holm, t_test
 
 Line = dict[str, Any]
-BASE = "unweighted+gold"
+PLAIN, BASE = "unweighted", "unweighted+gold"
 LEVEL = 0.05
 NEAR = 1.0  # points within which a prediction has come true
 
@@ -37,6 +39,7 @@ class Standing:
     wins: int  # tasks with a mean gain above 0
     worst: float  # smallest mean gain
     share: float | None  # of the oracle's gain over unweighted, both over all tasks, that the method has
+    over: Standing | None = None  # the same over unweighted, where that is not what it is over
 
 
 def gains(lines: Iterable[Line], method: str, base: str = BASE, targets: str = "soft") -> dict[tuple[str, int], Gain]:
@@ -56,7 +59,9 @@ def standing(lines: Sequence[Line], method: str, gold: int, base: str = BASE, ta
     own = [line for line in here if method in line["accuracies"].get(targets, {})]
     over, oracle = (_mean_over(own, name, targets) for name in (method, "oracle"))
     share = over / oracle if oracle is not None and over is not None and oracle > 0 else None
-    return Standing(method, float(means.mean()), whole, len(found), int((means > 0).sum()), float(means.min()), share)
+    numbers = float(means.mean()), whole, len(found), int((means > 0).sum()), float(means.min())
+    more = None if base == PLAIN else standing(lines, method, gold, PLAIN, targets)
+    return Standing(method, *numbers, share, more)
 
 
 def losses(lines: Sequence[Line], method: str, base: str = BASE, targets: str = "soft") -> list[tuple[str, int, float]]:
@@ -83,17 +88,17 @@ class Prediction:
     within: float  # share of the tasks whose realised gain is within ±1 point of the predicted one
 
 
-def prediction(lines: Sequence[Line], *, by_task: bool = True, targets: str = "soft") -> Prediction | None:
-    """How well the gain in target accuracy that gold promises predicts the student's gain; None of fewer than three tasks.
+def prediction(lines: Sequence[Line], targets: str = "soft") -> Prediction | None:
+    """How well the gain in target accuracy that gold promises predicts the student's gain.
 
-    With `by_task`, slope and intercept of each task's prediction come from all the other tasks.
+    Slope and intercept of each task's prediction come from the tasks of all other data sets; None of fewer than three.
     """
     promised, realised = _promised(lines, targets)
-    if len({task for task, _ in promised}) < 3:
+    if len({data_of(task) for task, _ in promised}) < 3:
         return None
     predicted = {}
     for key in promised:
-        others = [each for each in promised if not by_task or each[0] != key[0]]
+        others = [each for each in promised if data_of(each[0]) != data_of(key[0])]
         slope, intercept = _fit([promised[each] for each in others], [realised[each] for each in others])
         predicted[key] = slope * promised[key] + intercept
     return _judged(predicted, realised)
@@ -106,17 +111,49 @@ def foretold(lines: Sequence[Line], slope: float, intercept: float, targets: str
     return _judged(predicted, realised) if predicted else None
 
 
+@dataclass(frozen=True)
+class Foretold:
+    """Single trials, each foretold by those of all other data sets: what a user sees."""
+
+    trials: int
+    near: float  # share of them whose realised gain is within ±1 point of the predicted one
+    covered: float  # share of them whose realised gain is inside the 95 % interval
+
+
+def coverage(lines: Sequence[Line], targets: str = "soft") -> Foretold | None:
+    """How often a single trial's gain is where it was said to be; None of fewer than three data sets."""
+    known = [line for line in lines if _corrected(line, targets) is not None]
+    if len({data_of(line["task"]) for line in known}) < 3:
+        return None
+    off, half = [], []
+    for data in {data_of(line["task"]) for line in known}:
+        fitted = calibration([line for line in known if data_of(line["task"]) != data], targets)
+        if fitted is None:
+            return None
+        slope, intercept, residual = fitted
+        for line in known:
+            if data_of(line["task"]) == data:
+                off.append(_corrected(line, targets) - slope * 100 * line["prospect"]["gain"] - intercept)
+                half.append(Z * np.hypot(slope * 100 * line["prospect"]["gain_error"], residual))
+    far = np.abs(off)
+    return Foretold(len(off), float(np.mean(far <= NEAR)), float(np.mean(far <= half)))
+
+
 def calibration(lines: Sequence[Line], targets: str = "soft") -> tuple[float, float, float] | None:
     """Slope and intercept of the student's gain on the promised gain in target accuracy, in points, and what is left.
 
-    None of fewer than three trials, which leave nothing.
+    Left is the standard deviation around the line without the part that gold rows leave open. None of fewer than three
+    trials, which leave nothing.
     """
     known = [(line, found) for line in lines if (found := _corrected(line, targets)) is not None]
     if len(known) < 3:
         return None
-    x, y = np.array([(100 * line["prospect"]["gain"], found) for line, found in known]).T
+    x, error, y = np.array(
+        [(100 * line["prospect"]["gain"], 100 * line["prospect"]["gain_error"], found) for line, found in known]
+    ).T
     slope, intercept = _fit(x, y)
-    return slope, intercept, float(np.std(y - slope * x - intercept, ddof=2))
+    left = np.var(y - slope * x - intercept, ddof=2) - np.mean((slope * error) ** 2)
+    return slope, intercept, float(np.sqrt(max(left, 0.0)))
 
 
 def _promised(lines: Sequence[Line], targets: str) -> tuple[dict[tuple[str, int], float], dict[tuple[str, int], float]]:
@@ -173,7 +210,7 @@ def _gain(values: Sequence[float]) -> Gain:
 
 def _mean_over(lines: Sequence[Line], method: str, targets: str) -> float | None:
     """Mean over tasks of the points over unweighted."""
-    found = gains(lines, method, "unweighted", targets)
+    found = gains(lines, method, PLAIN, targets)
     return float(np.mean([each.mean for each in found.values()])) if found else None
 
 

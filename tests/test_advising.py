@@ -10,7 +10,18 @@ import pytest
 from tests.test_methods import case
 from wdistill.evidence import Evidence
 from wdistill.methods import advising
-from wdistill.methods.advising import INTERCEPT, NOTHING, RESIDUAL, SLOPE, Gain, advise, rows_to_tell, verdict
+from wdistill.methods.advising import (
+    INTERCEPT,
+    NOTHING,
+    POSSIBLE,
+    RESIDUAL,
+    SLOPE,
+    Gain,
+    advise,
+    rows_to_tell,
+    rows_to_trust,
+    verdict,
+)
 from wdistill.methods.choosing import prospect
 from wdistill.methods.finding import area
 from wdistill.methods.guards import guarded, repeated, same_rows
@@ -41,7 +52,7 @@ def changed(found: Case, **arrays: np.ndarray) -> Case:
 
 
 def test_nothing_to_win_where_the_teacher_is_always_right() -> None:
-    found = advise(case(teacher=1.0))
+    found = advise(case(teacher=1.0, m=400))
     assert found.verdict == "nothing to win: train unweighted"
     assert found.teacher.value == 1 and found.teacher.low > 0.95
     assert found.accuracies["posterior, expected"].low <= found.teacher.low  # no surer than the teacher's, which it rests on
@@ -85,10 +96,17 @@ def test_each_sentence_has_its_reason() -> None:
     assert verdict(teacher, True, True, Gain(0.02, 0.1), 100) == "nothing to win: train unweighted"
     assert verdict(share(999, 1000), True, True, Gain(3.0, 0.5), 1000) == "nothing to win: train unweighted"
     assert verdict(teacher, True, False, Gain(0.3, 0.1), 9000) == "nothing to win: train unweighted"  # sure, and too little
+    assert verdict(share(12, 12), True, True, Gain(3.0, 0.5), 12).startswith("cannot tell with 12 gold rows: ")
     assert verdict(teacher, True, True, Gain(2.44, 0.5), 100) == "correct the targets: about +2.4 points"
     assert verdict(teacher, True, True, Gain(0.5, 0.5), 100) == "cannot tell with 100 gold rows: 290 more would"
     assert verdict(teacher, True, True, Gain(0.01, 1.0), 100) == "cannot tell with 100 gold rows, and more would hardly help"
     assert verdict(teacher, True, True, Gain(-0.1, 1.0), 100) == "cannot tell with 100 gold rows, and more would hardly help"
+
+
+def test_a_teacher_is_trusted_after_so_many_rows() -> None:
+    more = rows_to_trust(1.0, 12)
+    assert 100 * SLOPE * (1 - share(12 + more, 12 + more).low) <= POSSIBLE and rows_to_trust(1.0, 12 + more) == 0
+    assert 100 * SLOPE * (1 - share(12 + more // 2, 12 + more // 2).low) > POSSIBLE
 
 
 @pytest.mark.parametrize(("points", "error", "rows"), [(0.5, 0.5, 100), (2.0, 1.5, 30), (1.0, 3.0, 400)])
@@ -187,9 +205,9 @@ def test_missing_classes_are_named() -> None:
 def test_gold_among_the_unlabeled_rows_is_counted() -> None:
     rng = np.random.default_rng(0)
     gold, rest = rng.normal(size=(50, 3)), rng.normal(size=(400, 3))
-    assert same_rows(gold, rest) == 0 and repeated(0, 50, "ids") == ()
+    assert not same_rows(gold, rest).any() and repeated(0, 50, "ids") == ()
     rest[[3, 30, 300]] = gold[[7, 8, 7]]
-    assert same_rows(gold, rest) == 2
+    assert np.flatnonzero(same_rows(gold, rest)).tolist() == [7, 8]
     (found,) = repeated(2, 50, "inputs")
     assert "2 of 50 gold rows" in found.text and "inputs" in found.text
     assert advise(case(m=60, n=100), (found,)).findings[0] is found

@@ -84,7 +84,7 @@ def test_public_names_are_listed_and_there() -> None:
     public = {
         "Arm BusyError CNN CheckpointError CifarResNet ConfigError Data EntropyMean Epoch Evidence FileError Fitted",
         "InputError LeakError MLP MobileNet NumericalError Outcome Recipe Refresh Report ResNet Rule Scores StorageError",
-        "Streamed Training UnfinishedError WdistillError WdistillWarning Weighed arm best compose debiased",
+        "Streamed Training UnfinishedError WdistillError WdistillWarning Weighed advise arm best compose debiased",
         "debiasing_weight distill distortion entropy export_student fidelity load load_student margin oracle read_run rule",
         "save shuffled threshold unweighted weigh",
     }

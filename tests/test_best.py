@@ -12,10 +12,10 @@ import torch
 
 from tests.distilling import QUICK, go, seeded, student, students, table, teacher
 from tests.killing import child, differences, fingerprint, killer, splits
-from wdistill import ConfigError, InputError, Recipe, best, cli, debiased, distill, read_run, unweighted
+from wdistill import ConfigError, InputError, Recipe, advise, best, cli, debiased, distill, read_run, unweighted
 from wdistill.evidence import Evidence
 from wdistill.ledger import Ledger
-from wdistill.methods import robust, weighing
+from wdistill.methods import corrected, robust, weighing
 from wdistill.methods.lessons import Case, Lesson
 from wdistill.methods.losses import CrossEntropy
 from wdistill.methods.teaching import Teaching
@@ -181,6 +181,45 @@ def test_any_method_can_be_an_arm(tmp_path: Path) -> None:
     assert not np.allclose(found["mixed"], found["plain"], atol=1e-4)
 
 
+def test_a_method_may_weigh_anew_after_every_epoch(tmp_path: Path) -> None:
+    rule = {"once": Teaching("once", weighing.paper()), "anew": Teaching("anew", weighing.paper(refresh=True))}
+    report = go(rule=rule, recipe=replace(QUICK, epochs=3), run=tmp_path / "run")
+    assert [len(each.refreshes) for each in report.outcome.arms.values()] == [1, 3]
+
+
+def test_an_opinion_that_nobody_was_asked_for_is_named() -> None:
+    with pytest.raises(ConfigError, match="nobody was asked for this opinion") as caught:
+        go(rule=Teaching("again", corrected.retrained))
+    assert "opinions=('retrained',)" in str(caught.value)
+
+
+def test_targets_have_the_temperature_of_the_recipe(tmp_path: Path) -> None:
+    """Those of a plain method are the teacher's logits at that temperature, as an arm without a method has them."""
+    for temperature in (1.0, 4.0):
+        recipe = replace(QUICK, temperature=temperature)
+        folder = tmp_path / f"{temperature}"
+        go(rule={"plain": Teaching("plain", weighing.unweighted)}, recipe=recipe, run=folder)
+        kept = read_table(Ledger(folder / "arms" / "plain").read("weights/00000.parquet"), ["targets"])["targets"]
+        logits = read_labels(folder / "labels", "unlabeled")
+        assert logits is not None
+        assert np.allclose(kept, np.exp(log_probabilities(logits / temperature, "logits")), atol=1e-5)
+
+
+def test_advice_before_the_second_stage_and_a_run_that_goes_on(tmp_path: Path) -> None:
+    given, folder = splits(), tmp_path / "run"
+    advice = advise(teacher, student, **given, recipe=QUICK, run=folder)
+    assert advice.gold == len(given["validation"][1]) and advice.verdict
+    assert (folder / "opinions").is_dir() and not (folder / "arms").exists()
+    before = {path: path.stat().st_mtime_ns for path in (folder / "teacher").iterdir()}
+    report = go(rule=best, run=folder)
+    assert {path: path.stat().st_mtime_ns for path in before} == before  # nothing is trained again
+    assert report.outcome.arms["best"].why == advice.choice.why
+    again = advise(teacher, student, **given, recipe=QUICK, run=folder)  # of a finished run
+    assert again.verdict == advice.verdict
+    with pytest.raises(ConfigError, match="about the arm best"):
+        advise(teacher, student, **given, rule=debiased, recipe=QUICK)
+
+
 def test_the_special_loss_is_that_of_unlabeled_rows() -> None:
     logits, targets = torch.randn(4, 3), torch.eye(3)[[0, 1, 2, 0]]
     doubled = special(lambda logits, targets, rows: 10.0 + rows.to(logits.dtype), first=2, n=5)(
@@ -210,6 +249,10 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     given = ["distill", "--teacher", "mlp:inputs=6,classes=3,hidden=8", "--student", "mlp:inputs=6,classes=3,hidden=4"]
     given += [word for name in splits() for word in (f"--{name}", f"{name}.npz")]
     given += ["--teacher-epochs", "1", "--student-epochs", "1", "--epochs", "1", "--run", "run"]
+    assert cli.main([*given, "--method", "best", "--advise"]) == 0
+    advice = capsys.readouterr().out
+    assert "Verdict: " in advice and "without --advise goes on" in advice and not Path("run/arms").exists()
+    assert cli.main([*given, "--advise"]) == 2 and "about the arm best" in capsys.readouterr().err
     assert cli.main([*given, "--method", "best"]) == 0
     assert read_run(Path("run")).arms["best"].why
     said = capsys.readouterr()

@@ -350,6 +350,26 @@ def test_repeated_gold_rows_are_found_by_id_and_by_inputs(
     assert "Look first" not in looked()
 
 
+@pytest.mark.parametrize("by", ["ids", "inputs"])
+def test_a_forest_does_not_learn_from_gold_rows_among_the_labeled(
+    tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], by: str
+) -> None:
+    """The planted leak: inputs that tell nothing, and all gold rows in the labeled table."""
+    rng = np.random.default_rng(5)
+    noise = {name: rng.normal(size=(rows, 4)).astype(np.float32) for name, rows in (("v", 150), ("u", 400))}
+    write(tmp_path / "v.parquet", {**GOLD, "x": noise["v"]})
+    write(tmp_path / "u.parquet", {**REST, "x": noise["u"]})
+    again = {"id": GOLD["id"] if by == "ids" else GOLD["id"] + 9000, "label": GOLD["label"], "x": noise["v"]}
+    if by == "ids":
+        again["x"] = noise["v"] + np.float32(1e-6)  # not the same bits
+    labeled = write(tmp_path / "l.parquet", {name: np.concatenate([LABELED[name], again[name]]) for name in again})
+    assert cli.main(["advise", *tables, "--inputs", "x", "--labeled", str(labeled)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Look first: 150 of 150 gold rows are among the labeled rows too" in text
+    alone = float(text.partition("forest alone │ ")[2].split()[0])
+    assert alone < 55  # of three classes
+
+
 def test_a_sample_is_drawn_at_random_and_says_so(
     tables: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,7 +39,7 @@ from wdistill.weighting import debiasing_weight, distortion
 
 if TYPE_CHECKING:
     from wdistill.arms import Arm, arm, shuffled
-    from wdistill.distillation import Report, distill
+    from wdistill.distillation import Report, advise, distill
     from wdistill.exporting import export_student, load_student
     from wdistill.methods.teaching import best
     from wdistill.outcome import Epoch, Outcome, Refresh, Training
@@ -69,6 +69,7 @@ _LATER = {
     "Streamed": "training.inputs",
     "Training": "outcome",
     "arm": "arms",
+    "advise": "distillation",
     "best": "methods.teaching",
     "distill": "distillation",
     "export_student": "exporting",
@@ -109,6 +110,7 @@ __all__ = [
     "WdistillError",
     "WdistillWarning",
     "Weighed",
+    "advise",
     "arm",
     "best",
     "compose",

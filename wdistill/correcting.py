@@ -55,29 +55,18 @@ class Correction:
     @property
     def state(self) -> bytes:
         found, posterior = self.choice.prospect, self.choice.prospect.posterior
-        return json.dumps([found.taken, posterior.slopes, posterior.biases.tolist()]).encode()
+        return json.dumps([found.taken, posterior.slopes, posterior.biases.tolist(), posterior.known.tolist()]).encode()
 
     @property
     def told(self) -> dict[str, Any]:
         found, posterior = self.choice.prospect, self.choice.prospect.posterior
-        numbers = (
-            "likelihood",
-            "likelihood_error",
-            "differing",
-            "differing_gold",
-            "won",
-            "lost",
-            "word",
-            "gain",
-            "gain_error",
-        )
         return {
             "method": "best",
             "why": self.choice.why,
             "slopes": dict(posterior.slopes),
             "biases": posterior.biases.tolist(),
-            "prospect": {"sampled": self.sampled, "supported": found.supported, "taken": found.taken}
-            | {name: getattr(found, name) for name in numbers},
+            "classes_without_gold": np.flatnonzero(~posterior.known).tolist(),
+            "prospect": {"sampled": self.sampled, "supported": found.supported, "taken": found.taken, **found.numbers},
         }
 
     def schema(self, ids: pa.DataType) -> pa.Schema:

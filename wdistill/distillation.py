@@ -9,8 +9,8 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,12 @@ from wdistill.environment import environment
 from wdistill.errors import ConfigError, FileError, InputError, StorageError
 from wdistill.job import hear
 from wdistill.ledger import Ledger
+from wdistill.methods import advising
+from wdistill.methods.advising import Advice
 from wdistill.methods.choosing import enough
-from wdistill.methods.teaching import OPINIONS
+from wdistill.methods.forest import need_learning
+from wdistill.methods.guards import repeated
+from wdistill.methods.teaching import OPINIONS, best
 from wdistill.outcome import Outcome
 from wdistill.recipe import Recipe, changes, check_recipe, to_json
 from wdistill.runs import metrics_bytes, read_run
@@ -42,7 +46,7 @@ from wdistill.training.predicting import accuracy, classes_of, predict
 from wdistill.training.randomness import begin, key
 from wdistill.training.stage import StoppedError, Watch
 from wdistill.training.vid import check_vid
-from wdistill.training.work import Work, rows_that_weigh, threads
+from wdistill.training.work import Work, known_before, rows_that_weigh, threads
 from wdistill.training.workers import crew, packed
 from wdistill.watching import display
 
@@ -96,6 +100,35 @@ def distill(
     An arm may have settings of its own: {"once": debiased, "refreshed": arm(debiased, refresh=1)}.
     `run`: a folder that keeps everything. Started again after any end, the same call goes on; None: nothing is kept.
     """
+    with _running(rule, recipe, run) as this:
+        return this.distill(teacher, student, labeled, validation, unlabeled, test)
+
+
+def advise(
+    teacher: Model | Table,
+    student: Model,
+    labeled: Any,
+    validation: Any,
+    unlabeled: Any,
+    test: Any = None,
+    *,
+    rule: Any = best,
+    recipe: Recipe | None = None,
+    run: str | Path | None = None,
+) -> Advice:
+    """The verdict before the second stage: teacher, student and second opinions are trained, and asked.
+
+    The arguments are those of `distill`, among whose arms must be `best`. With the same arguments and the same `run`,
+    `distill` goes on from here.
+    """
+    need_learning("advise")
+    with _running(rule, recipe, run) as this:
+        return this.advise(teacher, student, labeled, validation, unlabeled, test)
+
+
+@contextmanager
+def _running(rule: Any, recipe: Recipe | None, run: str | Path | None) -> Iterator[_Distillation]:
+    """A run in its folder, which is ours alone until the end; all that it needs from the process is put back then."""
     recipe = Recipe() if recipe is None else recipe
     if not isinstance(recipe, Recipe):
         raise ConfigError(
@@ -124,12 +157,23 @@ def distill(
         stack.enter_context(threads(recipe.threads))
         stack.enter_context(torch.random.fork_rng(devices=[]))  # the caller's random numbers go on as if we had drawn none
         try:
-            this = _Distillation(folder, recipe, arms, heard, stop, kept=run is not None)
-            return this.go(teacher, student, labeled, validation, unlabeled, test)
+            yield _Distillation(folder, recipe, arms, heard, stop, kept=run is not None)
         except StoppedError:
             if stop():
                 stop.leave()
             raise
+
+
+@dataclass(frozen=True, eq=False)
+class _Ready:
+    """What a run works on, read and checked."""
+
+    splits: Mapping[str, Split]
+    teacher: nn.Module | None  # None where it is a table
+    student: nn.Module
+    tables: Mapping[str, NDArray[Any]] | None  # the teacher's predictions by split
+    classes: int
+    opinions: tuple[str, ...] = ()  # that can be had, of those that arms ask for
 
 
 class _Distillation:
@@ -142,7 +186,43 @@ class _Distillation:
         self.ledger, self.writing = Ledger(folder), threading.Lock()
         self.device = device_for(recipe.device)
 
-    def go(self, teacher: Any, student: Model, labeled: Any, validation: Any, unlabeled: Any, test: Any) -> Report:
+    def distill(self, *given: Any) -> Report:
+        """All of it, or what is left."""
+        ready = self._ready(*given)
+        if not self._is_finished():
+            self._remember_what_is_heard()
+            with display() as say, crew(self.recipe.workers, self.stop, say) as do_all:
+                ready = self._prepare(ready, do_all, Watch(self.stop, say))
+                do_all([self._work(ready, name, ready.student, arm) for name, arm in self.arms.items()])
+                self._remember()
+            self._finish()
+        if self.kept:
+            self._tidy()
+        return self._report(ready.student)
+
+    def advise(self, *given: Any) -> Advice:
+        """All but the arms, and the verdict."""
+        chosen = next(((name, arm) for name, arm in self.arms.items() if opinions_in(arm.rule)), None)
+        if chosen is None:
+            raise ConfigError(
+                "advice is about the arm best",
+                where="rule",
+                found=", ".join(self.arms),
+                expected="best, alone or among others",
+                remedy="write rule=best (--method best)",
+            )
+        ready = self._ready(*given)
+        self._remember_what_is_heard()
+        with display() as say, crew(self.recipe.workers, self.stop, say) as do_all:
+            watch = Watch(self.stop, say)
+            ready = self._prepare(ready, do_all, watch)
+            case = known_before(self._work(ready, chosen[0], ready.student, chosen[1]), watch)
+        gold = ready.splits["validation"]
+        shared = overlap(gold, ready.splits["unlabeled"]) or 0
+        return advising.advise(case, repeated(shared, len(gold), "inputs"))
+
+    def _ready(self, teacher: Any, student: Model, labeled: Any, validation: Any, unlabeled: Any, test: Any) -> _Ready:
+        """Everything read and checked, and the run begun."""
         given = {"labeled": labeled, "validation": validation, "unlabeled": unlabeled, "test": test}
         given = {name: each for name, each in given.items() if each is not None}
         splits = self._splits(given)
@@ -155,14 +235,7 @@ class _Distillation:
         for recipe in dict.fromkeys(arm.recipe(self.recipe) for arm in self.arms.values()):
             check_vid(recipe, pupil, master, splits["labeled"].inputs)
         self._begin(splits, master, pupil, tables, classes, (teacher, student))
-        if not self._is_finished():
-            self._remember_what_is_heard()
-            with display() as say, crew(self.recipe.workers, self.stop, say) as do_all:
-                self._train(splits, master, pupil, tables, classes, do_all, Watch(self.stop, say))
-            self._finish()
-        if self.kept:
-            self._tidy()
-        return self._report(pupil)
+        return _Ready(splits, master, pupil, tables, classes)
 
     # before training ------------------------------------------------------------------------------------------------
 
@@ -342,39 +415,32 @@ class _Distillation:
 
     # training -------------------------------------------------------------------------------------------------------
 
-    def _train(
-        self,
-        splits: Mapping[str, Split],
-        teacher: nn.Module | None,
-        student: nn.Module,
-        tables: Mapping[str, NDArray[Any]] | None,
-        classes: int,
-        do_all: Callable[[Sequence[Work]], None],
-        watch: Watch,
-    ) -> None:
-        def work(name: str, model: nn.Module, arm: Arm | None = None, fold: int | None = None) -> Work:
-            device, recipe = str(self.device), self.recipe if arm is None else arm.recipe(self.recipe)
-            rule, read = (None, None) if arm is None else (arm.rule, teacher if recipe.vid else None)
-            own = copy.deepcopy(model)
-            return Work(self.folder, name, rule, own, splits, classes, recipe, device, read, fold, tuple(opinions))
+    def _work(self, ready: _Ready, name: str, model: nn.Module, arm: Arm | None = None, fold: int | None = None) -> Work:
+        device, recipe = str(self.device), self.recipe if arm is None else arm.recipe(self.recipe)
+        rule, read = (None, None) if arm is None else (arm.rule, ready.teacher if recipe.vid else None)
+        own, splits = copy.deepcopy(model), ready.splits
+        return Work(self.folder, name, rule, own, splits, ready.classes, recipe, device, read, fold, ready.opinions)
 
+    def _prepare(self, ready: _Ready, do_all: Callable[[Sequence[Work]], None], watch: Watch) -> _Ready:
+        """All that comes before the arms: teacher and student, labels, second opinions."""
+        splits, teacher, student = ready.splits, ready.teacher, ready.student
         asked = [name for name in OPINIONS if any(name in opinions_in(arm.rule) for arm in self.arms.values())]
-        opinions = available(asked, self.recipe, splits["labeled"].inputs, table=teacher is None) if asked else []
-        pretraining = [work("student", student)] if teacher is None else [work("teacher", teacher), work("student", student)]
-        do_all(pretraining)
+        heard = available(asked, self.recipe, splits["labeled"].inputs, table=teacher is None) if asked else []
+        ready = replace(ready, opinions=tuple(heard))
+        pretrained = {"teacher": teacher, "student": student}
+        do_all([self._work(ready, name, model) for name, model in pretrained.items() if model is not None])
         self._remember()
         started = time.perf_counter()
-        self._label(splits, teacher, tables, watch)
+        self._label(splits, teacher, ready.tables, watch)
         if "accuracies" not in self.ledger.state:
             spent = {"labels": time.perf_counter() - started}
             self._remember(seconds=spent, accuracies=self._accuracies(splits, student))
         models = {"second": student, "retrained": teacher}
-        initial = {name: self._initial(model, NETWORKS[name]) for name in opinions if (model := models.get(name))}
+        initial = {name: self._initial(model, NETWORKS[name]) for name in ready.opinions if (model := models.get(name))}
         folds = np.unique(gold_folds(splits["validation"], self.recipe)).tolist()
-        do_all([work(name, model, fold=fold) for name, model in initial.items() for fold in folds])
-        self._ask(opinions, splits, initial, classes, watch)
-        do_all([work(name, student, arm) for name, arm in self.arms.items()])
-        self._remember()
+        do_all([self._work(ready, name, model, fold=fold) for name, model in initial.items() for fold in folds])
+        self._ask(ready.opinions, splits, initial, ready.classes, watch)
+        return ready
 
     def _initial(self, model: nn.Module, name: str) -> nn.Module:
         """A copy as the run began with it."""

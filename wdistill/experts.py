@@ -16,10 +16,11 @@ from wdistill import checks
 from wdistill.confidence import Floats, scan
 from wdistill.errors import InputError
 from wdistill.evidence import Evidence
+from wdistill.methods.advising import SAMPLE
 from wdistill.methods.choosing import enough
 from wdistill.methods.folds import folds_of
 from wdistill.methods.forest import Forest, cross_fitted_forest, fit_forest, need_learning
-from wdistill.methods.guards import Finding, repeated, same_rows
+from wdistill.methods.guards import Finding, learned_from, repeated, same_rows
 from wdistill.methods.lessons import Case, Opinion
 from wdistill.options import BestOptions, check_best
 from wdistill.readers import Chunk, Table, open_tables
@@ -28,7 +29,6 @@ from wdistill.task import chunk_rows, read_gold
 from wdistill.validation import holder, naming_ids, naming_place, same_class_names, text_tolerance
 from wdistill.weighting import probabilities
 
-SAMPLE = 200_000  # unlabeled rows held in memory
 ENTRIES = 20_000_000  # and predictions of each expert
 CHECKED = 1.0  # how far rows that were checked one table at a time may still sum from 1
 
@@ -44,6 +44,7 @@ class Panel:
     opinions: Mapping[str, Floats]  # (m, K) probabilities of the gold rows, by expert besides teacher and student
     inputs: NDArray[Any] | None = None  # (m, d) of the gold rows
     forest: Forest | None = None  # which has learned from all labeled and gold rows
+    findings: tuple[Finding, ...] = ()  # gold rows that are labeled rows too
     corrections: dict[str, float] = field(default_factory=dict)  # largest so far, of columns whose rows were scaled
 
     @property
@@ -148,14 +149,22 @@ def _with_forest(found: Panel, gold: Sequence[Table], labeled: Sequence[Table]) 
     name, labels, classes = found.options.inputs or "", found.evidence.validation_labels, found.classes
     inputs = gather(gold, {name: found.read}, found.ids, chunk_rows(1), False)[0][name]
     found = replace(found, inputs=inputs)
-    more = _labeled(found, labeled) if labeled else (inputs[:0], labels[:0])
+    more, findings = (inputs[:0], labels[:0]), found.findings
+    if labeled:
+        ids, *own = _labeled(found, labeled)
+        named = all(
+            "id" in table.columns for table in (*gold, *labeled)
+        )  # else ids are row numbers, and equal ones mean nothing
+        again = same_rows(own[0], inputs) | (named & np.asarray(pc.is_in(ids, value_set=found.ids)))
+        more = own[0][~again], own[1][~again]
+        findings = learned_from(int(again.sum()), len(labels))
     said = cross_fitted_forest(inputs, labels, folds_of(labels), more, classes)
     forest = fit_forest(np.concatenate([more[0], inputs]), np.concatenate([more[1], labels]), classes)
-    return replace(found, forest=forest, opinions={**found.opinions, "forest": said})
+    return replace(found, forest=forest, opinions={**found.opinions, "forest": said}, findings=findings)
 
 
-def _labeled(found: Panel, tables: Sequence[Table]) -> tuple[NDArray[Any], NDArray[np.integer]]:
-    """Inputs and labels of the labeled rows; labels are written as in the validation table."""
+def _labeled(found: Panel, tables: Sequence[Table]) -> tuple[pa.Array, NDArray[Any], NDArray[np.integer]]:
+    """Ids, inputs and labels of the labeled rows; labels are written as in the validation table."""
     name, soft = found.options.inputs or "", found.options.soft_labels
 
     def label(table: Table, chunk: Chunk, column: str) -> NDArray[Any]:
@@ -175,7 +184,7 @@ def _labeled(found: Panel, tables: Sequence[Table]) -> tuple[NDArray[Any], NDArr
     labels = np.concatenate([label(table, chunk, "label") for chunk in chunks])
     ids = pa.concat_arrays([chunk.ids for chunk in chunks])
     rows, kept = gather(tables, {name: found.read}, ids, chunk_rows(1), found.options.allow_subset)
-    return rows[name], labels[kept]
+    return ids.take(pa.array(kept)), rows[name], labels[kept]
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +195,7 @@ class Consulted:
     ids: pa.Array  # of the sampled rows that all tables have
     rows: int  # unlabeled rows in all
     drawn: int  # of these, rows in the sample
-    findings: tuple[Finding, ...]  # gold rows that are unlabeled rows too
+    findings: tuple[Finding, ...]  # gold rows that are labeled or unlabeled rows too
 
 
 def consult(found: Panel, seed: int = 0) -> Consulted:
@@ -202,10 +211,10 @@ def consult(found: Panel, seed: int = 0) -> Consulted:
     if found.forest is not None and found.inputs is not None:
         inputs = given[options.inputs or ""]
         opinions["forest"] = Opinion(found.opinions["forest"], found.forest(inputs))
-        findings = findings or repeated(same_rows(found.inputs, inputs), len(found.ids), "inputs")
+        findings = findings or repeated(int(same_rows(found.inputs, inputs).sum()), len(found.ids), "inputs")
     evidence = replace(found.evidence, teacher=given["teacher"], student=given["student"], tolerance=CHECKED)
     case = Case(evidence, opinions, "hard" if options.targets == "hard" else "soft", seed)
-    return Consulted(case, ids.take(pa.array(kept)), rows, len(ids), findings)
+    return Consulted(case, ids.take(pa.array(kept)), rows, len(ids), (*found.findings, *findings))
 
 
 def _sum_to_1(values: Floats) -> Floats:

@@ -12,6 +12,8 @@ from wdistill.commands.weighing import EPILOG, add_experts, add_reading, best_op
 from wdistill.errors import ConfigError, printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from wdistill.experts import Consulted
     from wdistill.inspection import Bin
     from wdistill.methods.advising import Advice
@@ -66,12 +68,18 @@ def run_advise(arguments: argparse.Namespace) -> None:
         if len(consulted.ids) < consulted.drawn:
             checks.warn(f"{consulted.drawn - len(consulted.ids):,} unlabeled rows are not in all tables, and are left out")
         advice = replace(advise(consulted.case, consulted.findings), unlabeled=consulted.rows, sampled=consulted.drawn)
-    console = Console(soft_wrap=False)
-    for each in shown(advice, found.evidence.classes):
-        console.print(each, highlight=False)
     if arguments.plan is not None:
         _write_plan(advice, consulted, arguments.plan)
-        console.print(f"Rows to label next, written to {printable(str(arguments.plan))}", highlight=False, markup=False)
+    planned = f"Rows to label next, written to {printable(str(arguments.plan))}" if arguments.plan is not None else ""
+    print_advice(advice, Console(soft_wrap=False), found.evidence.classes, planned)
+
+
+def print_advice(advice: Advice, console: Console, names: Sequence[str] | None = None, planned: str = "") -> None:
+    """All of it, the verdict last."""
+    for each in shown(advice, names):
+        console.print(each, highlight=False)
+    if planned:
+        console.print(planned, highlight=False, markup=False)
     console.print(f"[bold]Verdict: {advice.verdict}[/bold]", highlight=False)
 
 

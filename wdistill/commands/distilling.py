@@ -55,6 +55,7 @@ def add(commands: Any) -> None:
         help="paper: the arms that --rule names (default); best: one arm that is taught the gold rows as labels, and "
         "targets corrected by second opinions where the gold rows speak for them",
     )
+    flag("--advise", action="store_true", help="with best: stop before the second stage, and print the verdict")
     add_flags(distill)
     distill.set_defaults(run=run_distill)
 
@@ -74,7 +75,8 @@ def add(commands: Any) -> None:
 def run_distill(arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from wdistill.distillation import distill
+    from wdistill.commands.advising import print_advice
+    from wdistill.distillation import advise, distill
     from wdistill.pages import terminal_table
     from wdistill.pages.tables import choices
     from wdistill.recipe import given, read_recipe
@@ -84,9 +86,15 @@ def run_distill(arguments: argparse.Namespace) -> None:
     recipe = read_recipe(arguments.recipe, _with_method(arguments.method, given(arguments)))
     names = ("labeled", "validation", "unlabeled", "test")
     data = {name: read_data(path) for name in names if (path := getattr(arguments, name)) is not None}
-    finished = state_of(arguments.folder) == "finished"
-    report = distill(_teacher(arguments.teacher), Named(arguments.student), **data, recipe=recipe, run=arguments.folder)
+    teacher, student = _teacher(arguments.teacher), Named(arguments.student)
     console = Console()
+    if arguments.advise:
+        print_advice(advise(teacher, student, **data, rule=None, recipe=recipe, run=arguments.folder), console)
+        said = "keeps what was trained: the same command without --advise goes on"
+        console.print(f"{arguments.folder} {said}", markup=False, highlight=False, soft_wrap=True)
+        return
+    finished = state_of(arguments.folder) == "finished"
+    report = distill(teacher, student, **data, recipe=recipe, run=arguments.folder)
     console.print(terminal_table(str(arguments.folder), [report.outcome]))
     for name, why in choices([report.outcome]):
         console.print(f"{name}: {why}", markup=False, highlight=False, soft_wrap=True)

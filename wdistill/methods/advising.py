@@ -34,6 +34,7 @@ INTERCEPT = 0.0
 RESIDUAL = 0.5
 
 NOTHING = 0.3  # points that are not worth the trouble
+POSSIBLE = 2.0  # points that may still be won from a teacher who is right on gold, by how few gold rows there are
 SENSIBLE = 20_000  # gold rows that somebody might still label
 
 
@@ -126,8 +127,10 @@ def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
 
 def verdict(teacher: Interval, supported: bool, taken: bool, gain: Gain, rows: int) -> str:
     """One sentence, from the teacher's accuracy on so many gold rows, the choice, and the gain."""
+    open_still = f"cannot tell with {rows:,} gold rows"
     if 100 * SLOPE * (1 - teacher.value) < NOTHING:
-        return "nothing to win: train unweighted"
+        missing = rows_to_trust(teacher.value, rows)
+        return f"{open_still}: {missing:,} more would" if missing else "nothing to win: train unweighted"
     if not supported or gain.known.high < 0:
         return "use the gold as labels"
     if gain.known.within(NOTHING) or (gain.known.low > 0 and not taken):
@@ -135,7 +138,6 @@ def verdict(teacher: Interval, supported: bool, taken: bool, gain: Gain, rows: i
     if gain.known.low > 0:
         return f"correct the targets: about {gain.points:+.1f} points"
     more = rows_to_tell(gain, rows)
-    open_still = f"cannot tell with {rows:,} gold rows"
     return f"{open_still}: {more:,} more would" if more is not None else f"{open_still}, and more would hardly help"
 
 
@@ -144,10 +146,21 @@ def rows_to_tell(gain: Gain, rows: int) -> int | None:
     if gain.points <= 0:
         return None
     needed = (rows + gain.prior) * ((Z * gain.error / gain.points) ** 2 - 1)
-    if needed > SENSIBLE:
-        return None
-    unit = 10.0 ** max(0, int(np.floor(np.log10(max(needed, 1.0)))) - 1)
-    return int(np.ceil(max(needed, 1.0) / unit) * unit)
+    return None if needed > SENSIBLE else _two_digits(needed)
+
+
+def rows_to_trust(accuracy: float, rows: int) -> int:
+    """Gold rows more, to two digits, after which a teacher who is right so often leaves little to win for sure; or 0."""
+    total = rows
+    while 100 * SLOPE * (1 - share(round(accuracy * total), total).low) > POSSIBLE:
+        total += max(1, total // 20)
+    return _two_digits(total - rows) if total > rows else 0
+
+
+def _two_digits(rows: float) -> int:
+    """At least 1, rounded up."""
+    unit = 10.0 ** max(0, int(np.floor(np.log10(max(rows, 1.0)))) - 1)
+    return int(np.ceil(max(rows, 1.0) / unit) * unit)
 
 
 def _changes(weights: Mapping[str, Floats], found: Prospect) -> tuple[Change, ...]:

@@ -66,6 +66,12 @@ class Prospect:
         return self.differing * float(np.sqrt(max(1.0 - self.advantage**2, 0.0) / (WORD + self.differing_gold)))
 
     @property
+    def numbers(self) -> dict[str, float]:
+        """What is told of it in records."""
+        told = ("likelihood", "likelihood_error", "differing", "differing_gold", "won", "lost", "word", "gain", "gain_error")
+        return {name: getattr(self, name) for name in told}
+
+    @property
     def prior(self) -> float:
         """Gold rows, differing or not, that the posterior's own word counts for; 0 where no row differs."""
         return WORD / self.differing if self.differing else 0.0

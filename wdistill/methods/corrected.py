@@ -8,7 +8,7 @@ import numpy as np
 
 from wdistill.confidence import Floats
 from wdistill.methods.lessons import Case, Lesson, Method, taught
-from wdistill.methods.posterior import cross_fitted, fit_posterior, logs
+from wdistill.methods.posterior import fit_posterior, logs
 
 
 def with_gold(method: Method) -> Method:
@@ -25,22 +25,22 @@ def corrected(*experts: str) -> Method:
     """The posterior over the truth as target, from the teacher and these experts."""
 
     def method(case: Case) -> Lesson:
-        return taught(posterior_of(case, experts)[1], case)
+        return taught(posterior_of(case, experts), case)
 
     return method
 
 
-def posterior_of(case: Case, experts: tuple[str, ...]) -> tuple[Floats, Floats]:
-    """Posteriors of the gold rows, out of fold (m, K), and of the unlabeled rows (n, K)."""
-    known, asked = ({name: each[name] for name in experts} for each in (case.validation, case.unlabeled))
-    return cross_fitted(known, case.labels, case.folds), fit_posterior(known, case.labels)(asked)
+def posterior_of(case: Case, experts: tuple[str, ...]) -> Floats:
+    """The posterior of these experts, learned from the gold rows, over the truth of the unlabeled rows (n, K)."""
+    known = {name: case.validation[name] for name in experts}
+    return fit_posterior(known, case.labels)(case.unlabeled)
 
 
 def posterior_weighted(*experts: str) -> Method:
     """The teacher's own targets, weighted by 1 − the posterior's chance that its label is wrong."""
 
     def method(case: Case) -> Lesson:
-        truth, said = posterior_of(case, experts)[1], case.unlabeled["teacher"].argmax(axis=1)
+        truth, said = posterior_of(case, experts), case.unlabeled["teacher"].argmax(axis=1)
         return taught(case.unlabeled["teacher"], case, truth[np.arange(len(truth)), said])
 
     return method
@@ -50,7 +50,7 @@ def posterior_debiased(*experts: str) -> Method:
     """The teacher's own targets, weighted by the student's expected loss on the truth over its loss on the target."""
 
     def method(case: Case) -> Lesson:
-        truth, losses = posterior_of(case, experts)[1], -logs(case.unlabeled["student"])
+        truth, losses = posterior_of(case, experts), -logs(case.unlabeled["student"])
         lesson = taught(case.unlabeled["teacher"], case)
         on_truth, on_target = (truth * losses).sum(axis=1), (lesson.targets * losses).sum(axis=1)
         return replace(lesson, weights=np.minimum(1.0, on_truth / np.maximum(on_target, 1e-6)))

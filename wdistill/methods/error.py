@@ -26,7 +26,7 @@ def features(teacher: Floats, student: Floats) -> Floats:
     """
     said, n, classes = teacher.argmax(axis=1), len(teacher), teacher.shape[1]
     own = logs(student)[np.arange(n), said]
-    numbers = [margin(teacher), entropy(teacher), logs(teacher.max(axis=1)), margin(student), entropy(student), own]
+    numbers = [margin(teacher), entropy(teacher), np.log(teacher.max(axis=1)), margin(student), entropy(student), own]
     return np.column_stack([*numbers, said == student.argmax(axis=1), one_hot(said, classes)])
 
 

@@ -38,14 +38,25 @@ def repeated(count: int, rows: int, by: str) -> tuple[Finding, ...]:
     return (Finding(text, {"rows": float(count)}),)
 
 
-def same_rows(gold: NDArray[np.floating], rest: NDArray[np.floating]) -> int:
-    """How many gold rows have inputs (m, d) that are, to the bit, those of a row in (n, d)."""
+def learned_from(count: int, rows: int) -> tuple[Finding, ...]:
+    """Gold rows that are labeled rows as well, `count` of `rows`."""
+    if not count:
+        return ()
+    text = (
+        f"{count:,} of {rows:,} gold rows are among the labeled rows too. The forest leaves them out there; but was the "
+        "teacher trained on them?"
+    )
+    return (Finding(text, {"rows": float(count)}),)
+
+
+def same_rows(rows: NDArray[np.floating], others: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Which rows (m,) have inputs (m, d) that are, to the bit, those of a row in (n, d)."""
 
     def as_bytes(rows: NDArray[np.floating]) -> NDArray[np.void]:
         whole = np.ascontiguousarray(rows + 0.0, np.float32)  # −0.0 becomes 0.0
         return whole.view(np.dtype((np.void, whole.shape[1] * 4))).ravel()
 
-    return int(np.isin(as_bytes(gold), as_bytes(rest)).sum())
+    return np.asarray(np.isin(as_bytes(rows), as_bytes(others)))
 
 
 def _seen_before(case: Case) -> tuple[Finding, ...]:

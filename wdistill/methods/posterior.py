@@ -18,6 +18,7 @@ from wdistill.confidence import Floats
 from wdistill.methods.folds import Ints, out_of_fold
 
 FLOOR = 1e-4  # a smaller probability counts as this much: no expert's certainty outvotes all the others
+SPREAD = 0.01  # and all classes at that floor together as no more than this
 SLOPE_PRECISION = 10.0  # of the prior that the first expert alone counts, with slope 1
 BIAS_PRECISION = 30.0  # of the prior that no class is special
 
@@ -26,13 +27,21 @@ BIAS_PRECISION = 30.0  # of the prior that no class is special
 class Posterior:
     """How much each expert counts, and each class."""
 
-    slopes: Mapping[str, float]  # by expert
+    slopes: Mapping[str, float]  # by expert, the teacher first
     biases: Floats  # (K,)
+    known: NDArray[np.bool_]  # (K,) classes of which there was a gold row
 
     def __call__(self, opinions: Mapping[str, Floats]) -> Floats:
-        """Distributions over the truth, from the probabilities (n, K) of every expert: (n, K)."""
-        total = sum(slope * logs(opinions[name]) for name, slope in self.slopes.items()) + self.biases
-        return np.exp(_log_softmax(np.asarray(total)))
+        """Distributions over the truth, from the probabilities (n, K) of every expert: (n, K).
+
+        Where the teacher says a class of which there was no gold row, nobody can tell how it errs: its word stands.
+        """
+        said = {name: logs(opinions[name]) for name in self.slopes}
+        total = np.asarray(sum(slope * said[name] for name, slope in self.slopes.items()) + self.biases)
+        teacher = next(iter(said.values()))
+        kept = ~self.known[teacher.argmax(axis=1)]
+        total[kept] = teacher[kept]
+        return np.exp(_log_softmax(total))
 
 
 def fit_posterior(opinions: Mapping[str, Floats], labels: NDArray[np.integer]) -> Posterior:
@@ -59,7 +68,8 @@ def fit_posterior(opinions: Mapping[str, Floats], labels: NDArray[np.integer]) -
 
     start = np.concatenate([prior, np.zeros(classes)])
     found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300}).x
-    return Posterior(dict(zip(opinions, found[:experts].tolist(), strict=True)), found[experts:])
+    slopes = dict(zip(opinions, found[:experts].tolist(), strict=True))
+    return Posterior(slopes, found[experts:], np.bincount(labels, minlength=classes) > 0)
 
 
 def cross_fitted(opinions: Mapping[str, Floats], labels: NDArray[np.integer], folds: Ints) -> Floats:
@@ -74,7 +84,8 @@ def cross_fitted(opinions: Mapping[str, Floats], labels: NDArray[np.integer], fo
 
 def logs(probabilities: Floats) -> Floats:
     """Log-probabilities (n, K), floored."""
-    return np.log(np.maximum(np.asarray(probabilities, np.float64), FLOOR))
+    floor = min(FLOOR, SPREAD / probabilities.shape[1])
+    return np.asarray(np.log(np.maximum(np.asarray(probabilities, np.float64), floor)))
 
 
 def _log_softmax(scores: Floats) -> Floats:

@@ -48,13 +48,14 @@ def tempered(case: Case) -> Lesson:
 def two_sided(case: Case) -> Lesson:
     """Rows of which the teacher is sure and the student not far off are taught; of the others, only what they are not.
 
-    After UPS (Rizve et al., ICLR 2021), with its thresholds 0.7 and 0.05; the distance of the two predictions stands for its
-    uncertainty from dropout, which a table of predictions does not have.
+    After UPS (Rizve et al., ICLR 2021), with its thresholds 0.7 and 0.05, and 0.05 and 0.005 of uncertainty; half the
+    distance of the two predictions stands for its uncertainty from dropout, which a table of predictions does not have.
     """
     teacher, student = case.unlabeled["teacher"], case.unlabeled["student"]
     at = np.arange(len(teacher)), teacher.argmax(axis=1)
-    taught_rows = (teacher[at] >= 0.7) & (np.abs(teacher[at] - student[at]) / 2 <= 0.05)
-    return taught(teacher, case, loss=TwoSided(taught_rows, (teacher <= 0.05) & ~taught_rows[:, None]))
+    unsure = np.abs(teacher - student) / 2
+    taught_rows = (teacher[at] >= 0.7) & (unsure[at] <= 0.05)
+    return taught(teacher, case, loss=TwoSided(taught_rows, (teacher <= 0.05) & (unsure <= 0.005) & ~taught_rows[:, None]))
 
 
 def _first(distributions: Floats, k: int) -> Floats:

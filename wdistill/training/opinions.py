@@ -100,10 +100,10 @@ def by_forests(labeled: Split, validation: Split, unlabeled: Split, folds: Ints,
     return read
 
 
-def read_opinion(folder: Path, temperature: float) -> Opinion:
-    """What was stored, at the temperature of an arm."""
+def read_opinion(folder: Path) -> Opinion:
+    """What was stored."""
     found = [read_labels(folder, name) for name in ("validation", "unlabeled")]
-    gold, rest = (probabilities(each / temperature, "logits") for each in found if each is not None)
+    gold, rest = (probabilities(each, "logits") for each in found if each is not None)
     return Opinion(gold, rest)
 
 

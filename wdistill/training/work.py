@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from wdistill import checks
 from wdistill.arms import AnyRule, folder_of
+from wdistill.errors import ConfigError
 from wdistill.evidence import Evidence
 from wdistill.ledger import Ledger
 from wdistill.methods.guards import guarded
-from wdistill.methods.lessons import Case, Loss
+from wdistill.methods.lessons import Case, Lesson, Loss
 from wdistill.methods.losses import CrossEntropy
-from wdistill.methods.teaching import Teaching
+from wdistill.methods.teaching import OPINIONS, Teaching
 from wdistill.recipe import Recipe
 from wdistill.threads import blocks
 from wdistill.training import tensors
@@ -98,8 +99,7 @@ def train_opinion(work: Work, fold: int, model: nn.Module, splits: Mapping[str, 
 
 def train_arm(work: Work, rule: AnyRule, model: nn.Module, splits: Mapping[str, Split], watch: Watch) -> None:
     """Lines 5 to 10 of Algorithm 1: the pretrained student on the union, with weights that the rule estimates."""
-    start = Ledger(work.run / "student")
-    tensors.load_parameters(model, tensors.from_bytes(start.read("parameters.safetensors"), "student"), "student")
+    load_start(work, model)
     taught = (
         _by_method(work, rule, model, splits, watch) if isinstance(rule, Teaching) else _by_rule(work, rule, splits, watch)
     )
@@ -129,23 +129,72 @@ def _by_rule(work: Work, rule: AnyRule, splits: Mapping[str, Split], watch: Watc
 
 
 def _by_method(work: Work, rule: Teaching, student: nn.Module, splits: Mapping[str, Split], watch: Watch) -> Taught:
-    """What the method makes of the pretrained student and the second opinions, decided once."""
+    """What the method makes of the pretrained student and the second opinions, decided once but for refreshed weights.
+
+    Methods see predictions at temperature 1; the targets are then taken to the recipe's.
+    """
     recipe, validation = work.recipe, splits["validation"]
-    weigher = _weigher(work, rule, validation, splits["unlabeled"], watch)
-    heard = {name: read_opinion(work.run / "opinions" / name, recipe.temperature) for name in work.opinions}
-    opinions = {name: each for name, each in heard.items() if name in rule.opinions}
-    case = Case(weigher.evidence(student), opinions, recipe.targets, recipe.seed)
+    weigher = replace(_weigher(work, rule, validation, splits["unlabeled"], watch), temperature=1.0)
+    case = _case(work, rule, weigher.evidence(student))
     for found in guarded(case):
         checks.warn(found.text)
-    lesson = rule.method(case)
+    lesson = _lesson(rule, case)
     gold = lesson.gold or recipe.validation_in_training == "yes"
     parts = _parts(splits, validation if gold else None)
     known = [torch.nn.functional.one_hot(labels, work.classes).float() for labels in _known(parts)]
-    taught = lesson.targets.astype(np.float32)
+    taught = tempered(lesson.targets, recipe.temperature).astype(np.float32)
     targets = torch.cat([known[0], torch.from_numpy(taught), *known[1:]])
-    stage = _arm_stage(work, parts, targets, replace(weigher, rule=Given(lesson.weights), targets=taught))
+    weigh = lesson.refresh or Given(lesson.weights)
+    stage = _arm_stage(work, parts, targets, replace(weigher, rule=weigh, targets=taught))
     own = None if isinstance(lesson.loss, CrossEntropy) else special(lesson.loss, len(parts[0]), len(parts[1]))
-    return Taught(replace(stage, every=None, loss=own, why=lesson.why, gold=gold), validation)
+    every = 1 if lesson.refresh else None
+    return Taught(replace(stage, every=every, loss=own, why=lesson.why, gold=gold), validation)
+
+
+def known_before(work: Work, watch: Watch) -> Case:
+    """What the method of an arm will know: to give advice by."""
+    assert isinstance(work.rule, Teaching)
+    device = torch.device(work.device)
+    gold, rest = (on_device(work.splits[name], device) for name in ("validation", "unlabeled"))
+    student = work.model.to(device)
+    load_start(work, student)
+    weigher = replace(_weigher(work, work.rule, gold, rest, watch), temperature=1.0)
+    return _case(work, work.rule, weigher.evidence(student))
+
+
+def load_start(work: Work, model: nn.Module) -> None:
+    """The parameters that all arms begin with: those of the pretrained student."""
+    start = Ledger(work.run / "student")
+    tensors.load_parameters(model, tensors.from_bytes(start.read("parameters.safetensors"), "student"), "student")
+
+
+def _case(work: Work, rule: Teaching, seen: Evidence) -> Case:
+    """What a method may know: predictions, and the second opinions that it asked for."""
+    opinions = {name: read_opinion(work.run / "opinions" / name) for name in work.opinions if name in rule.opinions}
+    return Case(seen, opinions, work.recipe.targets, work.recipe.seed % 2**32)
+
+
+def _lesson(rule: Teaching, case: Case) -> Lesson:
+    try:
+        return rule.method(case)
+    except KeyError as error:
+        if error.args[0] not in OPINIONS:
+            raise
+        raise ConfigError(
+            "nobody was asked for this opinion",
+            where=f"arm {rule.name}",
+            found=f"{error.args[0]!r}, which its method asks for",
+            expected=f"one of {', '.join(map(repr, case.validation))}",
+            remedy=f"name it in Teaching(…, opinions=({error.args[0]!r},)); a teacher that is a table cannot be retrained",
+        ) from None
+
+
+def tempered(distributions: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:
+    """Distributions (n, K) as a softmax at this temperature has them; one-hot rows stay as they are."""
+    if temperature == 1.0:
+        return distributions
+    powers = (distributions / distributions.max(axis=1, keepdims=True)) ** (1.0 / temperature)
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def _weigher(work: Work, rule: AnyRule, validation: Split, unlabeled: Split, watch: Watch) -> Weigher:
