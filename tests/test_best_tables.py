@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import load_digits
 
+from tests.killing import child, killer
 from tests.tables import take, write
 from tests.test_cli import SLOW, fail
-from wdistill import cli, debiased, experts, joining
+from wdistill import cli, debiased, experts, job, joining
 from wdistill.methods import forest
 from wdistill.methods.choosing import choose
 from wdistill.methods.folds import folds_of
@@ -218,6 +219,38 @@ def test_a_killed_job_goes_on_from_its_finished_parts(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "w.parquet").equals(fresh) and np.abs(matrix(fresh) - expected()).max() < 1e-6
     records = [read_record(tmp_path / f"{name}.parquet") for name in ("w", "fresh")]
     assert records[0] == records[1]
+
+
+def test_killed_at_any_operation_it_ends_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Experts in two tables, one of them in another order, and three files: joining, parts and output are all cut short."""
+    monkeypatch.setattr(job, "PART", 1)
+    for i, rows in enumerate(np.array_split(np.arange(400), 3)):
+        write(tmp_path / "u" / f"{i}.parquet", take(REST, rows, "id", "teacher", "student"))
+    other = write(tmp_path / "o.parquet", take(REST, np.arange(400)[::-1], "id", "llm"))
+    gold = write(tmp_path / "v.parquet", GOLD)
+    tables = ["--validation", str(gold), "--unlabeled", str(tmp_path / "u"), "--unlabeled", str(other)]
+
+    def run(folder: Path) -> None:
+        given = [*tables, "--opinions", "llm", "--output", str(folder / "w.parquet")]
+        assert cli.main(["weigh", "--method", "best", *given]) == 0
+
+    counted = tmp_path / "count"
+
+    def count(*_: object) -> None:
+        with counted.open("a") as file:
+            file.write(".")
+
+    (tmp_path / "whole").mkdir()
+    assert child(tmp_path / "whole", count, run) == 0
+    wanted, points = (tmp_path / "whole" / "w.parquet").read_bytes(), len(counted.read_text())
+    assert points > 30
+    for at in range(1, points + 1, 21):
+        folder = tmp_path / f"at-{at}"
+        folder.mkdir()
+        assert child(folder, killer(at), run) == -signal.SIGKILL
+        assert child(folder, lambda *_: None, run) == 0
+        assert [path.name for path in folder.iterdir()] == ["w.parquet"]
+        assert (folder / "w.parquet").read_bytes() == wanted, at
 
 
 def test_the_papers_method_is_the_default_and_its_record_knows_no_other(tables: list[str], tmp_path: Path) -> None:
