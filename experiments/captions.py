@@ -26,7 +26,8 @@ def caption(group: Sequence[Line]) -> str:
     theirs = {"precision": PRECISION, **paper}
     changed = [name for name in budget if name not in said and budget[name] != theirs.get(name, budget[name])]
     others = [_beside(name.replace("_", " "), budget[name], theirs[name]) for name in changed]
-    whole = ", ".join([_epochs(budget, paper), *rows, *batch, *others])
+    models = [f"{budget['teacher']} → {budget['student']}"] if {"teacher", "student"} <= set(budget) - set(changed) else []
+    whole = ", ".join([_epochs(budget, paper), *rows, *batch, *models, *others])
     return "; ".join([whole, *_common(group)])
 
 
@@ -115,7 +116,7 @@ def _common(group: Sequence[Line]) -> list[str]:
 def _data(group: Sequence[Line]) -> str:
     data = group[0]["data"]
     kind = "official files" if data.get("official") else "unofficial copy"
-    source = f" ({data['source']})" if data.get("source") and not data.get("official") else ""
+    source = f" ({data['source']})" if data.get("source") else ""
     return f"{data.get('name', '?')}, {kind}{source}"
 
 

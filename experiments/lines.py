@@ -19,7 +19,7 @@ NEEDED = ("experiment", "labels", "trial", "repeat", "budget", "paper_budget", "
 PRECISION = "float32"  # of a budget that names none
 
 NOT_LEARNT = ("device", "threads", "workers", "checkpoint_seconds", "seed", "rule")  # of a recipe: they change no result
-SAME = ("commit", "environment", "teacher", "student")  # of two lines whose arms may be compared
+SAME = ("environment", "teacher", "student")  # of two lines whose arms may be compared, beside their code
 BY_ARM = ("arms", "settings", "rules")
 
 
@@ -52,14 +52,26 @@ def key(line: Line) -> Key:
 
 
 def together(lines: Iterable[Line]) -> dict[Key, Line]:
-    """One line for every trial, as it came out last, with the arms that were run before with the same models and code."""
+    """One line for every trial, as it came out last, with the arms that were run before with the same models and code.
+
+    Arms of other models or code cannot stand beside the last ones; they are left out, with a warning.
+    """
     found: dict[Key, Line] = {}
     for line in lines:
         before = found.get(key(line))
-        if before is not None and all(before.get(name) == line.get(name) for name in SAME):
+        if before is not None and _comparable(before, line):
             line = {**line, **{name: {**before.get(name, {}), **line[name]} for name in BY_ARM if name in line}}
+        elif before is not None and (lost := [name for name in before["arms"] if name not in line["arms"]]):
+            place = f"{line['experiment']}, {line['labels']} labels, trial {line['trial']}"
+            checks.warn(f"{place}: left out, for they were run with other code or models: {', '.join(lost)}")
         found[key(line)] = line
     return found
+
+
+def _comparable(before: Line, line: Line) -> bool:
+    """Whether arms of two lines of a trial may stand side by side: the same code, as far as it is known, and models."""
+    code = "code" if "code" in before and "code" in line else "commit"
+    return all(before.get(name) == line.get(name) for name in (code, *SAME))
 
 
 def budgets(lines: Iterable[Line]) -> list[list[Line]]:
@@ -83,9 +95,9 @@ def budgets(lines: Iterable[Line]) -> list[list[Line]]:
 
 
 def same_arms(line: Line, other: Line) -> bool:
-    """Whether the arms that two lines share have the same settings."""
-    ours, theirs = (each.get("settings", {}) for each in (line, other))
-    return all(_plain(ours[name]) == _plain(theirs[name]) for name in ours if name in theirs)
+    """Whether the arms that two lines share have the same settings and rules, as far as these are known."""
+    pairs = [(line.get(part, {}), other.get(part, {})) for part in ("settings", "rules")]
+    return all(_plain(ours[name]) == _plain(theirs[name]) for ours, theirs in pairs for name in ours if name in theirs)
 
 
 def _learnt(line: Line) -> list[Any]:

@@ -23,7 +23,7 @@ from wdistill import Data, Outcome, Recipe, Training, distill, margin
 from wdistill.arms import Arm, arms_of, folder_of
 from wdistill.datasets import DATASETS, Dataset, Rows, load, splits
 from wdistill.distillation import device_for
-from wdistill.environment import commit_of
+from wdistill.environment import code_of, commit_of
 from wdistill.ledger import Ledger
 from wdistill.recipe import to_json
 from wdistill.signals import stopping
@@ -242,7 +242,14 @@ def identity_of(trial: Trial, dataset: Dataset) -> Line:
 @cache
 def commit() -> str:
     """Of the checkout that these experiments are in, when it was first asked for: code that is loaded does not change."""
-    return commit_of(Path(__file__).parent)
+    return commit_of(Path(__file__).parent, ":(top)*.py", ":(top)*.toml")
+
+
+@cache
+def code() -> str:
+    """A digest of the package and of these experiments, when it was first asked for."""
+    here = Path(__file__).parent
+    return code_of(here.parent / "wdistill", here)
 
 
 def rows_of(trial: Trial, dataset: Dataset) -> dict[str, np.ndarray[Any, Any]]:
@@ -331,4 +338,5 @@ def _arm(training: Training) -> dict[str, Any]:
 
 def _where(outcome: Outcome) -> dict[str, Any]:
     found = outcome.environment
-    return {"commit": commit(), "environment": {name: found[name] for name in ("processor", "cores", "torch", "device")}}
+    told = {name: found[name] for name in ("processor", "cores", "torch", "device")}
+    return {"commit": commit(), "code": code(), "environment": told}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from experiments.captions import short
 from experiments.lines import Line, budgets, labels_of, trials
 
 ARMS = ("debiased", "debiased-refresh", "fidelity", "debiased-hard")  # whose weights are looked at
@@ -13,7 +14,7 @@ ARMS = ("debiased", "debiased-refresh", "fidelity", "debiased-hard")  # whose we
 
 def reasons(lines: Mapping[str, Sequence[Line]]) -> str:
     """One row for every experiment, budget and number of labels: the teacher's errors, and the weights that met them."""
-    columns = ["experiment", "labels", "teacher wrong", "error", "distortion", *ARMS]
+    columns = ["experiment", "budget", "labels", "teacher wrong", "error", "distortion", *ARMS]
     rows = [f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
     for name, known in lines.items():
         for group in budgets(known):
@@ -23,7 +24,7 @@ def reasons(lines: Mapping[str, Sequence[Line]]) -> str:
                 cells = [_weights(found, arm) for arm in ARMS]
                 if any(cells):
                     seen = [_seen(found, what) for what in ("error", "distortion")]
-                    told = [name, f"{labels:,}", f"{wrong:.1f} %", *(cell or "–" for cell in (*seen, *cells))]
+                    told = [name, short(group), f"{labels:,}", f"{wrong:.1f} %", *(cell or "–" for cell in (*seen, *cells))]
                     rows.append(f"| {' | '.join(told)} |")
     meaning = (
         "Of the wrongly / of the rightly labeled unlabeled rows: mean error and median distortion as debiased estimates "

@@ -64,7 +64,11 @@ def reproduce(
         [trial for each in experiments for trial in trials_of(each, budget, root, runs)] if budget.get("trials") != 0 else []
     )
     trials.sort(key=lambda trial: trial.number)
-    missing = [trial for trial in trials if not is_done(trial, lines.read(path_of(trial.experiment, folder)))]
+
+    def done(trial: Trial) -> bool:
+        return is_done(trial, lines.read(path_of(trial.experiment, folder)))
+
+    missing = [trial for trial in trials if not done(trial)]
     for trial in missing:
         rows_of(trial, trial.dataset)  # what does not fit is an error now, not hours later
     for each in experiments:
@@ -76,7 +80,7 @@ def reproduce(
     if missing:
         before = f"{len(trials) - len(missing)} run before"
         print(f"{count(len(missing), 'trial')} to run, {before}", file=sys.stderr, flush=True)
-        run(missing, folder / "results", workers)
+        run(missing, folder / "results", workers, done)
     elif trials:
         print(f"nothing to run: {count(len(trials), 'trial')} of this budget before", file=sys.stderr)
     for item in items:

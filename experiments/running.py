@@ -16,7 +16,7 @@ from typing import Any
 from experiments import lines
 from experiments.lines import Line
 from experiments.protocol import Trial, commit, is_pretrained, pretrain, run_trial
-from wdistill.errors import UnfinishedError
+from wdistill.errors import BusyError, UnfinishedError
 from wdistill.pages.words import duration
 from wdistill.signals import die_with_parent
 from wdistill.training.workers import end
@@ -35,21 +35,46 @@ def counting(total: int) -> Callable[[str], None]:
     return done
 
 
-def run(trials: Sequence[Trial], results: Path, workers: int) -> None:
+class Queue:
+    """Trials that are still to be run: other processes may be at some of them, or have done them meanwhile."""
+
+    def __init__(self, trials: Sequence[Trial], is_done: Callable[[Trial], bool]) -> None:
+        self.waiting, self.is_done, self.busy = list(trials), is_done, 0
+
+    def look(self) -> None:
+        """Leave out what has got its line."""
+        self.waiting = [trial for trial in self.waiting if not self.is_done(trial)]
+
+    def later(self, trial: Trial, error: BusyError) -> None:
+        """Another process is at it: its turn comes again, unless all that is left is the others'."""
+        self.busy += 1
+        if self.busy > len(self.waiting):
+            raise error
+        self.waiting.append(trial)
+
+
+def run(trials: Sequence[Trial], results: Path, workers: int, is_done: Callable[[Trial], bool]) -> None:
     """All trials; their lines are appended to the file of their experiment in the folder `results`."""
     commit()
+    queue = Queue(trials, is_done)
     done = counting(len(trials))
 
     def keep(trial: Trial, line: Line) -> None:
+        queue.busy = 0
         lines.append(results / f"{trial.experiment.name}.jsonl", line)
         done(f"{trial.experiment.name}, {trial.labels} labels, trial {trial.number}")
 
-    if workers == 1:
-        for trial in trials:
-            keep(trial, run_trial(trial))
+    if workers > 1:
+        with processes(workers) as pool:
+            _side_by_side(pool, workers, queue, keep)
         return
-    with processes(workers) as pool:
-        _side_by_side(pool, workers, trials, keep)
+    while queue.waiting:
+        trial = queue.waiting.pop(0)
+        try:
+            if not is_done(trial):
+                keep(trial, run_trial(trial))
+        except BusyError as error:
+            queue.later(trial, error)
 
 
 @contextmanager
@@ -72,24 +97,29 @@ def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
             ) from error
 
 
-def _side_by_side(
-    pool: ProcessPoolExecutor, workers: int, trials: Sequence[Trial], keep: Callable[[Trial, Line], None]
-) -> None:
+def _side_by_side(pool: ProcessPoolExecutor, workers: int, queue: Queue, keep: Callable[[Trial, Line], None]) -> None:
     """As many jobs as there are workers: the first trial whose models are there, else the first model that is not."""
-    waiting = list(trials)
     jobs: dict[Future[Any], Trial | Path] = {}
-    while waiting or jobs:
+    while queue.waiting or jobs:
+        queue.look()
         busy = {job for job in jobs.values() if isinstance(job, Path)}
-        while len(jobs) < workers and (job := _next(waiting, busy)) is not None:
+        while len(jobs) < workers and (job := _next(queue.waiting, busy)) is not None:
             trial, which = job
             if which is None:
-                waiting.remove(trial)
+                queue.waiting.remove(trial)
                 jobs[pool.submit(_quiet_trial, trial)] = trial
             else:
                 busy.add(trial.model_folder(which))
                 jobs[pool.submit(_quiet_pretrain, trial, which)] = trial.model_folder(which)
         for future in wait(jobs, return_when=FIRST_COMPLETED).done:
-            found, done = future.result(), jobs.pop(future)
+            done = jobs.pop(future)
+            try:
+                found = future.result()
+            except BusyError as error:
+                if not isinstance(done, Trial):
+                    raise
+                queue.later(done, error)
+                continue
             if isinstance(done, Trial):
                 keep(done, found)
             else:

@@ -102,20 +102,33 @@ def test_cifar10_becomes_the_binary_version(tmp_path: Path) -> None:
         assert np.array_equal(rows.inputs, written[part][0]) and np.array_equal(rows.labels, written[part][1])
 
 
+NAMES = ("inputs", "labels")
+
+
 def test_celeba_is_cropped_resized_and_in_the_order_of_its_names(tmp_path: Path) -> None:
     colours, male = write_celeba(tmp_path, 12)
     found = converting.celeba(tmp_path, 8)
-    assert np.array_equal(found.train.inputs, np.broadcast_to(colours[:, :, None, None], (12, 3, 8, 8)))
-    assert np.array_equal(found.train.labels, male) and not found.official and not len(found.test)
+    inputs, labels = (np.concatenate([getattr(part, name) for part in (found.train, found.test)]) for name in NAMES)
+    assert np.array_equal(inputs, np.broadcast_to(colours[:, :, None, None], (12, 3, 8, 8)))
+    assert np.array_equal(labels, male) and not found.official and (len(found.train), len(found.test)) == (9, 3)
 
 
 def test_an_image_that_the_table_has_and_the_archive_has_not_is_an_error(tmp_path: Path) -> None:
     write_celeba(tmp_path, 4)
     with (tmp_path / "attributes.csv").open("a") as file:
         file.write("000005.png,1,1\n")
-    with pytest.raises(FileError, match="images are missing") as error:
+    with pytest.raises(FileError, match="do not belong together") as error:
         converting.celeba(tmp_path, 8)
-    assert error.value.found == "4 images" and error.value.expected.startswith("5, ") and error.value.remedy
+    assert error.value.found.startswith("4 images, 0 of them") and "the 5 rows" in error.value.expected
+
+
+def test_an_image_that_the_archive_has_and_the_table_has_not_is_an_error(tmp_path: Path) -> None:
+    write_celeba(tmp_path, 4)
+    rows = (tmp_path / "attributes.csv").read_text().splitlines()
+    (tmp_path / "attributes.csv").write_text("\n".join(rows[:-1]) + "\n")
+    with pytest.raises(FileError, match="do not belong together") as error:
+        converting.celeba(tmp_path, 8)
+    assert error.value.found == "4 images, 1 of them without attributes"
 
 
 def test_the_command_makes_what_load_finds(

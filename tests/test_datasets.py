@@ -8,8 +8,10 @@ import hashlib
 import json
 import shutil
 import tarfile
+import threading
 import zipfile
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,19 @@ from scipy.io import savemat
 
 from tests import official
 from wdistill import cli, store
-from wdistill.datasets import DATASETS, Dataset, Rows, catalog, load, originals, pictures, prepare, root_of, splits
+from wdistill.datasets import (
+    DATASETS,
+    Dataset,
+    Rows,
+    catalog,
+    load,
+    originals,
+    pictures,
+    prepare,
+    root_of,
+    save_prepared,
+    splits,
+)
 from wdistill.datasets.originals import Original, download
 from wdistill.errors import BusyError, ConfigError, FileError, StorageError, WdistillError
 
@@ -534,6 +548,60 @@ def test_without_a_network_one_error_names_all_files(tmp_path: Path, monkeypatch
     assert len(tries) == originals.TRIES and list((tmp_path / "svhn").iterdir()) == []
 
 
+def test_a_download_that_ends_early_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content, asked = b"x" * 100_000, []
+
+    class Short(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content[: 50_000 if len(asked) < whole_at else len(content)])
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Short) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            address = f"http://127.0.0.1:{server.server_port}/x"
+            wanted = Original("x", hashlib.md5(content, usedforsecurity=False).hexdigest(), address)
+            whole_at = 2
+            download(tmp_path, [wanted])
+            assert len(asked) == 2 and (tmp_path / "x").read_bytes() == content
+            whole_at = 100
+            with pytest.raises(FileError, match=r"ended after") as error:
+                download(tmp_path / "other", [wanted])
+            assert "ended after 50,000 of 100,000 bytes" in str(error.value)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("damage", ["empty", "labels", "pixels"])
+def test_prepared_arrays_that_were_damaged_are_one_clear_error(
+    tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = Rows(np.arange(2 * 28 * 28, dtype=np.uint8).reshape(2, 1, 28, 28), np.array([0, 1]))
+    folder = tmp_path / "mnist" / "prepared"
+    save_prepared(folder, Dataset("mnist", 10, rows, rows, official=True, source="here"))
+    words = ["data", "mnist", "--root", str(tmp_path)]
+    assert cli.main(words) == 0 and "and is whole" in capsys.readouterr().out
+    name = "train.labels.npy" if damage != "pixels" else "test.inputs.npy"
+    if damage == "empty":
+        (folder / name).write_bytes(b"")
+    else:
+        np.save(folder / name, np.array([99, 1]) if damage == "labels" else 255 - rows.inputs)
+    assert cli.main(words) == 2
+    said = capsys.readouterr().err
+    assert (
+        "defect" not in said and "to do: " in said and (name in said or "labels from 1 to 99" in said or damage == "empty")
+    )
+    assert cli.main(["data", "--list", "--root", str(tmp_path)]) == 0
+
+
 def test_only_what_is_missing_is_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     official.write_mnist(tmp_path / "mnist", packed=False)
     (tmp_path / "mnist" / "t10k-labels-idx1-ubyte").unlink()
@@ -573,7 +641,7 @@ def test_the_command_prepares_once(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "UNOFFICIAL" in said
     place = tmp_path / "celeba" / "prepared-16"
     stamps = {path: path.stat().st_mtime_ns for path in place.iterdir()}
-    assert cli.main(words) == 0 and f"celeba: was prepared before: {place}" in capsys.readouterr().out
+    assert cli.main(words) == 0 and f"celeba: was prepared before, and is whole: {place}" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in place.iterdir()} == stamps
 
 

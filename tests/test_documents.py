@@ -36,6 +36,11 @@ def test_the_tables_in_the_repository_are_those_of_the_lines(item: Item) -> None
     assert not missing, REMEDY
 
 
+def test_no_figure_is_left_over() -> None:
+    made = {stem for item in ITEMS if any((known := read_lines(item, HERE)).values()) for stem in item.figures(known)}
+    assert {path.stem for path in (HERE / "figures").glob("*.svg")} == made
+
+
 @pytest.mark.parametrize("begin", reproduced({}))
 def test_a_place_is_filled_and_nothing_else_is_touched(begin: str) -> None:
     made = reproduced({})
@@ -49,11 +54,12 @@ def test_reasons_are_the_mean_weights_of_wrong_and_right_rows() -> None:
     def line(trial: int, wrong: float, right: float) -> Line:
         weights = [{"after": 0, "wrong": 1.0, "right": 1.0}, {"after": 3, "wrong": wrong, "right": right}]
         arms = {"unweighted": {}, "debiased": {"weights": weights, "error": {"wrong": wrong / 2, "right": None}}}
-        known = {"experiment": "x", "labels": 1500, "trial": trial, "repeat": None, "budget": {}, "paper_budget": None}
+        known = {"experiment": "x", "labels": 1500, "trial": trial, "repeat": None, "paper_budget": None}
+        known["budget"] = {"epochs": 3, "unlabeled": 40}
         return {**known, "data": {}, "arms": arms, "teacher": {"unlabeled": 0.9 - trial / 10}}
 
     text = reasons({"x": [line(0, 0.5, 0.9), line(1, 0.7, 1.0)]})
-    assert "| x | 1,500 | 15.0 % | – | – | 0.600 / 0.950 | – | – | – |" in text
+    assert "| 1,500 | 15.0 % | – | – | 0.600 / 0.950 | – | – | – |" in text
     known = line(0, 0.5, 0.9)
     known["arms"]["debiased"]["error"]["right"] = 0.125
-    assert "| x | 1,500 | 10.0 % | 0.250 / 0.125 | – | 0.500 / 0.900 | – | – | – |" in reasons({"x": [known]})
+    assert "| 1,500 | 10.0 % | 0.250 / 0.125 | – | 0.500 / 0.900 | – | – | – |" in reasons({"x": [known]})

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from experiments import lines, reproducing
+from experiments import lines, reproducing, running
 from experiments.catalogue import ITEMS
 from experiments.lines import Line
 from experiments.protocol import Experiment, Item, Trial, full_budget_of, pretrain, shortened
@@ -24,6 +24,7 @@ from tests.killing import timeless
 from tests.reproducing import FRESH, SHARED, TEST, TINY, catalogue, ids, make_data, parameters, reproduce, trials
 from wdistill import Evidence, arm, debiased, oracle, store, unweighted
 from wdistill.datasets import Dataset, load, save_prepared
+from wdistill.errors import BusyError
 from wdistill.ledger import peek
 from wdistill.training import work
 from wdistill.training.stage import Stage
@@ -92,7 +93,8 @@ def test_every_item_is_run_and_drawn_and_not_run_again(
         (line,) = read(results, experiment)
         assert list(line["arms"]) == list(experiment.arms)
         assert all(0 <= arm["final"] <= arm["best"] <= 1 and len(arm["trajectory"]) == 1 for arm in line["arms"].values())
-        assert shows(results / "tables" / f"{item.name}.md", experiment)
+        alike = [each for each in item.experiments if list(each.arms) == list(experiment.arms)]
+        assert shown(results / "tables" / f"{item.name}.md", experiment) >= len(alike)
     figures = set((results / "figures").glob("*.svg"))
     assert figures - before and all(ElementTree.parse(figure).getroot().tag.endswith("svg") for figure in figures)
 
@@ -105,14 +107,14 @@ def test_every_item_is_run_and_drawn_and_not_run_again(
     assert {path: path.read_bytes() for path in kept} == kept
 
 
-def shows(table: Path, experiment: Experiment) -> bool:
-    """Whether a table has every arm of an experiment; a temperature has a row, its rules have columns."""
-    text = table.read_text()
+def shown(table: Path, experiment: Experiment) -> int:
+    """How many tables of a file have every arm of an experiment; a temperature has a row, its rules have columns."""
+    sections = re.split("^### ", table.read_text(), flags=re.M)[1:]
     rows = {arm: re.fullmatch(r"(\w+)-T(.+)", arm) for arm in experiment.arms}
     wanted = [
         rf"^\| {float(found[2]):.2f} \| \d" if found else rf"^\| {arm}(<br>.*?)? \| .*?\d" for arm, found in rows.items()
     ]
-    return all(re.search(each, text, re.M) for each in wanted)
+    return sum(all(re.search(each, text, re.M) for each in wanted) for text in sections)
 
 
 def test_all_is_every_item() -> None:
@@ -299,7 +301,7 @@ def test_what_is_shortened_is_said(
     assert "4 trials to run, 0 run before" in told
 
 
-@pytest.mark.parametrize("changed", ["precision", "data", "arms", "labels", "trial", "recipe", "settings"])
+@pytest.mark.parametrize("changed", ["precision", "data", "arms", "labels", "trial", "recipe", "settings", "rules"])
 def test_a_line_of_something_else_is_not_this_trial(
     done: Path, data: Path, tmp_path: Path, changed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,12 +312,55 @@ def test_a_line_of_something_else_is_not_this_trial(
         "arms": replace(trial, experiment=replace(SHARED, arms={**SHARED.arms, "oracle": oracle})),
         "recipe": replace(trial, experiment=replace(SHARED, recipe=replace(SHARED.recipe, rate=0.1))),
         "settings": replace(trial, experiment=replace(SHARED, arms={**SHARED.arms, "debiased": arm(debiased, refresh=1)})),
+        "rules": replace(
+            trial, experiment=replace(SHARED, arms={**SHARED.arms, "debiased": debiased.using(estimate="ratio")})
+        ),
         "labels": replace(trial, labels=11),
         "trial": replace(trial, number=2),
         "data": replace(trial, root=tmp_path),
     }
     save_prepared(tmp_path / "fashion" / "prepared", replace(load("fashion", data), official=True))
     assert not reproducing.is_done(others[changed], read(done))
+
+
+def test_arms_of_two_lines_stand_side_by_side_where_the_code_is_the_same(done: Path) -> None:
+    """Whatever the commit; with other code, or where it is not known with another commit, the older arms are left out."""
+    whole = read(done)[0]
+    arms = list(whole["arms"])
+
+    def part(names: list[str], **changes: object) -> Line:
+        own = {name: {arm: whole[name][arm] for arm in names} for name in ("arms", "settings", "rules")}
+        return {**whole, **own, **changes}
+
+    assert whole["code"] and len(whole["code"]) == 12
+    (both,) = lines.together([part(arms[:1], commit="a"), part(arms[1:], commit="b+")]).values()
+    assert set(both["arms"]) == set(arms)
+    for older in (part(arms[:1], code="another"), {k: v for k, v in part(arms[:1], commit="a").items() if k != "code"}):
+        with pytest.warns(UserWarning, match=f"other code or models: {arms[0]}"):
+            (last,) = lines.together([older, part(arms[1:], commit="b")]).values()
+        assert set(last["arms"]) == set(arms[1:])
+
+
+def test_a_trial_that_another_process_is_at_waits_and_one_that_it_has_done_is_left_out(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = (
+        replace(reproducing.trials_of(SHARED, {}, data, tmp_path)[0], number=number) for number in range(3)
+    )
+    ran: list[int] = []
+
+    def busy_once(trial: Trial) -> Line:
+        ran.append(trial.number)
+        if trial.number == 0 and ran.count(0) == 1:
+            raise BusyError("another process is at it", where="x", found="y", expected="z")
+        return {"number": trial.number}
+
+    monkeypatch.setattr(running, "run_trial", busy_once)
+    running.run([first, second, third], tmp_path, 1, lambda trial: trial.number == 1 and len(ran) > 0)
+    assert ran == [0, 2, 0]
+    with pytest.raises(BusyError):
+        ran.clear()
+        running.run([first], tmp_path, 1, lambda trial: False)
 
 
 def test_the_list_counts_trials_and_those_of_the_full_budget(

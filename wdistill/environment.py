@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -47,14 +48,26 @@ def _named(device: str) -> str:
     return f"{device} ({torch.cuda.get_device_name(device)})"
 
 
-def commit_of(folder: Path) -> str:
-    """The commit of the repository that a folder is in, with a + where its tree has changes; "none" outside of git."""
+def commit_of(folder: Path, *paths: str) -> str:
+    """The commit of the repository that a folder is in, with a + where it has changes; "none" outside of git.
+
+    `paths`: git's patterns of the files whose changes count, where not all do.
+    """
     try:
         options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10, "cwd": folder}
         head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], **options)
-        dirty = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no"], **options)
+        dirty = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no", "--", *paths], **options)
     except (OSError, subprocess.SubprocessError):
         return "none"
     if head.returncode != 0:
         return "none"
     return str(head.stdout).strip() + ("+" if dirty.stdout.strip() else "")
+
+
+def code_of(*folders: Path) -> str:
+    """A digest of all code in some folders: the same for any commit that leaves it alone."""
+    found = hashlib.sha256()
+    for folder in folders:
+        for path in sorted(folder.rglob("*.py")):
+            found.update(f"{folder.name}/{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes())
+    return found.hexdigest()[:12]

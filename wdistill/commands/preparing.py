@@ -14,6 +14,8 @@ ROOT/NAME/prepared (celeba and imagenet: prepared-SIZE). A preparation that was 
 exit codes: 0 done, 2 bad files or options, 3 cannot write, 5 another process is preparing, 75 run again to go on
 """
 
+LARGE = 20e9  # bytes of arrays beyond which they are not compared with their digests
+
 
 def add(commands: Any) -> None:
     """The command and its flags."""
@@ -38,7 +40,7 @@ def add(commands: Any) -> None:
 def run_data(arguments: argparse.Namespace) -> None:
     from wdistill.datasets.catalog import get_originals, prepare, prepared_folder
     from wdistill.datasets.locating import root_of
-    from wdistill.datasets.prepared import MANIFEST
+    from wdistill.datasets.prepared import MANIFEST, check_prepared
     from wdistill.threads import threads
 
     name, root = arguments.name, root_of(arguments.root)
@@ -60,7 +62,13 @@ def run_data(arguments: argparse.Namespace) -> None:
         print(f"{name}: official files are expected in {root / name}", flush=True)
         get_originals(name, root)
     dataset = prepare(name, root, arguments.size, workers=workers, unofficial=arguments.unofficial)
-    print(f"{name}: {'was prepared before' if before else 'prepared'}: {target}")
+    if before and (size := sum(path.stat().st_size for path in target.glob("*.npy"))) <= LARGE:
+        check_prepared(target)
+        print(f"{name}: was prepared before, and is whole: {target}")
+    elif before:
+        print(f"{name}: was prepared before (its {size / 1e9:.0f} GB are not read again): {target}")
+    else:
+        print(f"{name}: prepared: {target}")
     shape = dataset.described["shape"]
     print(f"{len(dataset.train):,} train and {len(dataset.test):,} test rows, {dataset.classes:,} classes, {shape}")
     print(f"{'official' if dataset.official else 'UNOFFICIAL'}: {dataset.source}")

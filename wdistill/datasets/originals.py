@@ -230,6 +230,8 @@ def _save(original: Original, path: Path) -> None:
             digest.update(block)
             size += len(block)
             tick(len(block))
+        if total.isdecimal() and size < int(total):
+            raise _LostError(f"{original.address}: ended after {size:,} of {int(total):,} bytes")
         if digest.hexdigest() != original.md5:
             raise FileError(
                 "the download is not the published file",

@@ -187,7 +187,10 @@ def _in_class_folders(place: Path, wnids: Sequence[str]) -> Pictures:
     names: list[str] = []
     labels: list[int] = []
     for label, wnid in enumerate(wnids):
-        found = sorted(entry.name for entry in os.scandir(place / wnid) if entry.name.lower().endswith(SUFFIXES))
+        try:
+            found = sorted(entry.name for entry in os.scandir(place / wnid) if entry.name.lower().endswith(SUFFIXES))
+        except OSError as error:
+            raise unreadable(place / wnid, error) from error
         names += [f"{wnid}/{each}" for each in found]
         labels += [label] * len(found)
     return Pictures(place, tuple(names), np.array(labels, np.int64))

@@ -76,11 +76,11 @@ def load_prepared(folder: Path) -> Dataset:
     """The data set in a folder, its images mapped from the disk."""
     try:
         told = json.loads((folder / MANIFEST).read_text())
-        parts = {part: _rows(folder, part) for part in PARTS}
+        parts = {part: _rows(folder, part, told["classes"]) for part in PARTS}
         digests = store.digest(json.dumps(told["sha256"], sort_keys=True).encode())
         train, test = parts["train"], parts["test"]
         return Dataset(told["name"], told["classes"], train, test, told["official"], told["source"], digests)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise FileError(
             "no prepared data set",
             where=str(folder),
@@ -90,9 +90,28 @@ def load_prepared(folder: Path) -> Dataset:
         ) from error
 
 
-def _rows(folder: Path, part: str) -> Rows:
+def check_prepared(folder: Path) -> None:
+    """Read all arrays and compare them with the digests of the manifest."""
+    try:
+        digests = json.loads((folder / MANIFEST).read_text())["sha256"]
+        wrong = [name for name, digest in digests.items() if store.digest_file(folder / name) != digest]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        wrong = [f"{type(error).__name__}: {error}"]
+    if wrong:
+        raise FileError(
+            "the prepared data set is damaged",
+            where=str(folder),
+            found=f"other contents than were written: {', '.join(wrong)}",
+            expected=f"the digests in {MANIFEST}",
+            remedy=f"remove {folder} and prepare it again with: wdistill data NAME",
+        )
+
+
+def _rows(folder: Path, part: str, classes: int) -> Rows:
     inputs = np.load(folder / f"{part}.inputs.npy", mmap_mode="r", allow_pickle=False)
     labels = np.load(folder / f"{part}.labels.npy", allow_pickle=False)
     if inputs.dtype != np.uint8 or inputs.ndim != 4 or labels.shape != (len(inputs),):
         raise ValueError(f"{part}: {inputs.dtype} {inputs.shape} with labels {labels.shape}")
+    if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
+        raise ValueError(f"{part}: labels from {labels.min()} to {labels.max()}, of {classes} classes")
     return Rows(inputs, labels.astype(np.int64))
