@@ -47,7 +47,9 @@ def pool(root: Path | None) -> Pool:
 
 
 TINY = Task("tiny", "tuning", pool, 40, 60, linear, perceptrons(8), 2, 2, rate=0.03)
-EXTERNAL = replace(TINY, name="external", half="confirmation", teacher=stacked(perceptrons(8), 3, rate=0.03), external=50)
+EXTERNAL = replace(
+    TINY, name="external", half="confirmation", teacher=stacked(perceptrons(8), 3, rate=0.03), external=50, epochs=6
+)
 SOME = [replace(TINY, all_methods=False), replace(EXTERNAL, all_methods=False, teacher=TINY.teacher)]
 GOLD = 30
 
@@ -62,7 +64,7 @@ def test_a_trial_runs_every_method_with_both_targets(task: Task, tmp_path: Path)
     assert set(line["accuracies"]) == {"soft", "hard"}
     for found in line["accuracies"].values():
         assert list(found) == wanted and all(0 <= each <= 100 for each in found.values())
-        assert len(set(found.values())) > 3  # methods do teach different things
+        assert len(set(found.values())) > 5  # methods do teach different things
     assert line["rows"] == {"labeled": 40, "unlabeled": 60, "test": 60} and (line["task"], line["gold"]) == (task.name, GOLD)
     known = {"teacher", "student", "second", "forest", *([] if task.external else ["retrained"])}
     assert set(line["experts"]) == set(line["experts_gold"]) == known

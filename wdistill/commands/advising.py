@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from wdistill.methods.intervals import Interval
 
 CLASSES = 10  # shown at most, those with the lowest accuracies
-MINUS = "−"
 PLANNED = 1_000  # rows in a plan, for judging and as many for teaching
 
 
@@ -184,6 +183,8 @@ def _said_and_came(bins: Sequence[Bin]) -> str:
 
 def _points(value: float) -> str:
     """With its sign, to one digit."""
+    from wdistill.pages.words import MINUS
+
     return f"{value:+.1f}".replace("-", MINUS)
 
 
