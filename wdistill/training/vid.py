@@ -41,9 +41,9 @@ def vid_loss(target: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     The mean, not the sum: the scale of the loss does not depend on the size of the layer.
     """
     wide = torch.promote_types(mean.dtype, torch.float32)
-    spread = variance.to(wide).view(-1, *[1] * (mean.ndim - 2))
-    each = (torch.log(spread) + (target.to(wide) - mean.to(wide)).square() / spread) / 2
-    return each.flatten(1).mean(1)
+    squares, spread, positions = (target.to(wide) - mean.to(wide)).square(), variance.to(wide), tuple(range(2, mean.ndim))
+    of_channels = squares.mean(positions) if positions else squares  # (b, c): all positions share their channel's variance
+    return ((torch.log(spread) + of_channels / spread) / 2).mean(1)
 
 
 class Regressor(nn.Module):
