@@ -33,9 +33,9 @@ SPEEDS = {
     ("mobilenet:width=2", 32): Speed(74, 310),
     ("mobilenet:width=2", 64): Speed(39, 120),
     ("mobilenet:width=1", 32): Speed(250, 1060),
-    ("mobilenet:width=0.5", 32): Speed(530, 2260),
     ("resnet_cifar:depth=110", 32): Speed(24, 73),
     ("resnet_cifar:depth=56", 32): Speed(46, 140),
+    ("resnet_cifar:depth=29", 32): Speed(71, 240),
     ("resnet_cifar:depth=11", 32): Speed(220, 720),
     ("resnet_cifar:depth=11", 64): Speed(66, 220),
     ("resnet:depth=50", 224): Speed(2.5, 7.5),
@@ -47,7 +47,7 @@ SPEEDS = {
 }
 VID = {  # images a second that train a student with VID, whose teacher reads them too; by size
     ("resnet_cifar:depth=11", "mobilenet:width=2", 64): 24,
-    ("resnet_cifar:depth=11", "mobilenet:width=0.5", 32): 160,
+    ("resnet_cifar:depth=11", "resnet_cifar:depth=29", 32): 69,
 }
 
 
