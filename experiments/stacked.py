@@ -44,13 +44,10 @@ class Perceptrons(Students):
         self.biases = nn.ParameterList(each.bias.detach()[None, None].clone() for each in linears)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        first = self.weights[0]  # all students read the same inputs: one product
-        wide = inputs.flatten(1) @ first.permute(1, 0, 2).reshape(first.shape[1], -1)
-        hidden = wide.view(len(inputs), len(self), -1).permute(1, 0, 2) + self.biases[0]
-        for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
-            hidden = torch.baddbmm(bias, hidden.relu(), weight)
-        logits: Tensor = hidden
-        return logits
+        hidden = inputs.flatten(1).expand(len(self), -1, -1)
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            hidden = torch.baddbmm(bias, hidden.relu() if layer else hidden, weight)
+        return hidden
 
 
 class Networks(Students):
