@@ -27,7 +27,7 @@ from experiments.standings import (
 )
 from experiments.tables import MISSING, joined, markdown
 from experiments.tasks import Task, data_of
-from wdistill.methods.advising import INTERCEPT, SLOPE
+from wdistill.methods.reaching import REACH
 from wdistill.pages.accuracies import FEWEST
 from wdistill.pages.tables import Grid
 from wdistill.pages.words import chance, count, duration, listed, signed
@@ -187,7 +187,7 @@ def _gaining(mine: Sequence[Line], plan: Plan, *, final: bool) -> Goal:
 
 def _predicting(mine: Sequence[Line], *, final: bool) -> Goal:
     name = f"the predicted gain is within ±{NEAR:g} point of the realised one for 80 % of the tasks"
-    found = foretold(mine, SLOPE, INTERCEPT)
+    found = foretold(mine, REACH)
     if found is None:
         return Goal(name, None, final, "No trial to foretell yet.")
     near = round(found.within * len(found.predicted))

@@ -168,10 +168,9 @@ def draw(folder: Path) -> None:
     print(table(plan, found))
     fitted = calibration([line for line in found if line["task"] in {task.name for task in plan.half("tuning")}])
     if fitted:
-        slope, intercept, residual = fitted
-        told = f"slope {slope:.3f}, intercept {intercept:.3f}, residual {residual:.3f} points"
+        told = f"slope {fitted.slope:.3f}, bend {fitted.bend:.3f}, residual {fitted.residual:.3f} points"
         print(f"Gain of the student on the promised gain in target accuracy, tuning half: {told}.")
-        print("These are the constants of wdistill/methods/advising.py.")
+        print("These are the constants of wdistill/methods/reaching.py.")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

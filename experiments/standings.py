@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,14 @@ import numpy as np
 from experiments.tasks import data_of
 from wdistill.confidence import Floats
 from wdistill.methods.intervals import Z
+from wdistill.methods.reaching import Reach
 from wdistill.pages.accuracies import EQUAL, FEWEST, holm, t_test
 
 Line = dict[str, Any]
 PLAIN, BASE = "unweighted", "unweighted+gold"
 LEVEL = 0.05
 NEAR = 1.0  # points within which a prediction has come true
+BENDS = np.linspace(0, 1, 1001)
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class Prediction:
 def prediction(lines: Sequence[Line], targets: str = "soft") -> Prediction | None:
     """How well the gain in target accuracy that gold promises predicts the student's gain.
 
-    Slope and intercept of each task's prediction come from the tasks of all other data sets; None of fewer than three.
+    What of it reaches the student is learned for each task from those of all other data sets; None of fewer than three.
     """
     promised, realised = _promised(lines, targets)
     if len({data_of(task) for task, _ in promised}) < 3:
@@ -99,15 +101,14 @@ def prediction(lines: Sequence[Line], targets: str = "soft") -> Prediction | Non
     predicted = {}
     for key in promised:
         others = [each for each in promised if data_of(each[0]) != data_of(key[0])]
-        slope, intercept = _fit([promised[each] for each in others], [realised[each] for each in others])
-        predicted[key] = slope * promised[key] + intercept
+        predicted[key] = _reach([promised[each] for each in others], [realised[each] for each in others])(promised[key])
     return _judged(predicted, realised)
 
 
-def foretold(lines: Sequence[Line], slope: float, intercept: float, targets: str = "soft") -> Prediction | None:
-    """The same with slope and intercept that come from elsewhere; None where nothing was promised."""
+def foretold(lines: Sequence[Line], reach: Reach, targets: str = "soft") -> Prediction | None:
+    """The same with a reach that comes from elsewhere; None where nothing was promised."""
     promised, realised = _promised(lines, targets)
-    predicted = {key: slope * each + intercept for key, each in promised.items()}
+    predicted = {key: reach(each) for key, each in promised.items()}
     return _judged(predicted, realised) if predicted else None
 
 
@@ -122,28 +123,28 @@ class Foretold:
 
 def coverage(lines: Sequence[Line], targets: str = "soft") -> Foretold | None:
     """How often a single trial's gain is where it was said to be; None of fewer than three data sets."""
-    known = [line for line in lines if _corrected(line, targets) is not None]
-    if len({data_of(line["task"]) for line in known}) < 3:
+    known = [(line, found) for line in lines if (found := _corrected(line, targets)) is not None]
+    if len({data_of(line["task"]) for line, _ in known}) < 3:
         return None
     off, half = [], []
-    for data in {data_of(line["task"]) for line in known}:
-        fitted = calibration([line for line in known if data_of(line["task"]) != data], targets)
+    for data in {data_of(line["task"]) for line, _ in known}:
+        fitted = calibration([line for line, _ in known if data_of(line["task"]) != data], targets)
         if fitted is None:
             return None
-        slope, intercept, residual = fitted
-        for line in known:
+        for line, found in known:
             if data_of(line["task"]) == data:
-                off.append(_corrected(line, targets) - slope * 100 * line["prospect"]["gain"] - intercept)
-                half.append(Z * np.hypot(slope * 100 * line["prospect"]["gain_error"], residual))
+                gain, error = 100 * line["prospect"]["gain"], 100 * line["prospect"]["gain_error"]
+                off.append(found - fitted(gain))
+                half.append(Z * fitted.whole_error(fitted.error(gain, error)))
     far = np.abs(off)
     return Foretold(len(off), float(np.mean(far <= NEAR)), float(np.mean(far <= half)))
 
 
-def calibration(lines: Sequence[Line], targets: str = "soft") -> tuple[float, float, float] | None:
-    """Slope and intercept of the student's gain on the promised gain in target accuracy, in points, and what is left.
+def calibration(lines: Sequence[Line], targets: str = "soft") -> Reach | None:
+    """What of the promised gain in target accuracy reached the students.
 
-    Left is the standard deviation around the line without the part that gold rows leave open. None of fewer than three
-    trials, which leave nothing.
+    Its residual is the standard deviation around the curve without the part that gold rows leave open. None of
+    fewer than three trials, which leave nothing.
     """
     known = [(line, found) for line in lines if (found := _corrected(line, targets)) is not None]
     if len(known) < 3:
@@ -151,9 +152,22 @@ def calibration(lines: Sequence[Line], targets: str = "soft") -> tuple[float, fl
     x, error, y = np.array(
         [(100 * line["prospect"]["gain"], 100 * line["prospect"]["gain_error"], found) for line, found in known]
     ).T
-    slope, intercept = _fit(x, y)
-    left = np.var(y - slope * x - intercept, ddof=2) - np.mean((slope * error) ** 2)
-    return slope, intercept, float(np.sqrt(max(left, 0.0)))
+    reach = _reach(x, y)
+    off = y - np.array([reach(each) for each in x])
+    open_still = np.array([reach.error(*each) for each in zip(x, error, strict=True)])
+    left = off @ off / (len(off) - 2) - np.mean(open_still**2)
+    return replace(reach, residual=float(np.sqrt(max(left, 0.0))))
+
+
+def _reach(x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> Reach:
+    """The least squares over slope and bend, of which BENDS are tried; the straightest of equals; the residual is left 0."""
+    x, y = np.asarray(x, float), np.asarray(y, float)
+    bent = x / (1 + BENDS[:, None] * np.maximum(x, 0))  # (bends, n)
+    size = (bent**2).sum(axis=1)
+    slopes = np.divide(bent @ y, size, out=np.zeros(len(size)), where=size > 0)
+    left = ((y - slopes[:, None] * bent) ** 2).sum(axis=1)
+    best = int(np.flatnonzero(left <= left.min() + 1e-9 * (y @ y))[0])
+    return Reach(float(slopes[best]), float(BENDS[best]), 0.0)
 
 
 def _promised(lines: Sequence[Line], targets: str) -> tuple[dict[tuple[str, int], float], dict[tuple[str, int], float]]:

@@ -6,16 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.test_methods import case
 from wdistill.evidence import Evidence
 from wdistill.methods import advising
 from wdistill.methods.advising import (
-    INTERCEPT,
     NOTHING,
     POSSIBLE,
-    RESIDUAL,
-    SLOPE,
     Gain,
     advise,
     rows_to_tell,
@@ -28,6 +27,7 @@ from wdistill.methods.guards import guarded, repeated, same_rows
 from wdistill.methods.intervals import Interval, around, share
 from wdistill.methods.lessons import Case, Opinion, one_hot
 from wdistill.methods.planning import steps, worth_labeling
+from wdistill.methods.reaching import REACH, Reach
 
 
 def speaking(m: int = 300, n: int = 3000, classes: int = 4, seed: int = 0, **strengths: float) -> Case:
@@ -65,7 +65,7 @@ def test_correct_the_targets_where_others_know_and_the_gain_is_near_the_true_one
     found = advise(given)
     truth, said = given.evidence.truth, given.unlabeled["teacher"].argmax(axis=1)
     real = np.mean(found.choice.prospect.posterior(given.unlabeled).argmax(axis=1) == truth) - np.mean(said == truth)
-    points = 100 * SLOPE * real + INTERCEPT
+    points = REACH(100 * real)
     assert found.verdict == f"correct the targets: about {found.gain.points:+.1f} points"
     assert points > 3 and abs(found.gain.points - points) < 0.5 * points
     assert found.gain.predicted.low < found.gain.known.low < found.gain.points
@@ -105,8 +105,8 @@ def test_each_sentence_has_its_reason() -> None:
 
 def test_a_teacher_is_trusted_after_so_many_rows() -> None:
     more = rows_to_trust(1.0, 12)
-    assert 100 * SLOPE * (1 - share(12 + more, 12 + more).low) <= POSSIBLE and rows_to_trust(1.0, 12 + more) == 0
-    assert 100 * SLOPE * (1 - share(12 + more // 2, 12 + more // 2).low) > POSSIBLE
+    assert REACH(100 * (1 - share(12 + more, 12 + more).low)) <= POSSIBLE and rows_to_trust(1.0, 12 + more) == 0
+    assert REACH(100 * (1 - share(12 + more // 2, 12 + more // 2).low)) > POSSIBLE
 
 
 @pytest.mark.parametrize(("points", "error", "rows"), [(0.5, 0.5, 100), (2.0, 1.5, 30), (1.0, 3.0, 400)])
@@ -123,7 +123,7 @@ def test_so_many_rows_more_are_enough_and_not_far_too_many(points: float, error:
 def test_the_part_that_no_gold_takes_away_widens_the_prediction_alone() -> None:
     sure = Gain(2.0, 0.0)
     assert sure.known == Interval(2.0, 2.0, 2.0)
-    assert sure.predicted.high - 2.0 == pytest.approx(1.96 * RESIDUAL)
+    assert sure.predicted.high - 2.0 == pytest.approx(1.96 * REACH.residual)
     assert Gain(0.0, 0.1).known.within(NOTHING) and not Gain(0.2, 0.1).known.within(NOTHING)
 
 
@@ -242,3 +242,13 @@ def test_rows_worth_a_label_are_doubted_and_of_every_class() -> None:
     assert np.argmax(score) == order[0] and (np.diff(score[order[:4]]) <= 0).all()
     agreed = replace(given, opinions={}, evidence=replace(given.evidence, student=given.evidence.teacher))
     assert set(worth_labeling(agreed, truth)) == set(range(2000))  # no disagreement at all is no fault
+
+
+@given(slope=st.floats(0.1, 1.5), bend=st.floats(0, 1), x=st.floats(-20, 20), more=st.floats(0.01, 5))
+def test_more_reaches_the_student_but_less_of_every_point(slope: float, bend: float, x: float, more: float) -> None:
+    reach = Reach(slope, bend, 0.5)
+    assert reach(0) == 0 and reach(x) < reach(x + more)
+    assert reach(x + 2 * more) - reach(x + more) <= reach(x + more) - reach(x) + 1e-9
+    assert reach(x) == pytest.approx(slope * x) if bend == 0 or x <= 0 else reach(x) <= slope * x
+    narrow = 1e-6  # the error is that of the curve's tangent
+    assert reach.error(x, 1.0) == pytest.approx((reach(x + narrow) - reach(x - narrow)) / (2 * narrow), rel=1e-3)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.optimize
 import scipy.stats
 import torch
 
@@ -34,6 +35,7 @@ from wdistill.errors import UnfinishedError
 from wdistill.methods.folds import folds_of
 from wdistill.methods.lessons import Lesson
 from wdistill.methods.losses import CrossEntropy, Generalised, Mixed
+from wdistill.methods.reaching import Reach
 
 REMEDY = "run: python -m experiments.leaderboard --trials 0"
 
@@ -272,8 +274,8 @@ def test_a_task_is_predicted_by_all_the_others() -> None:
     assert found is not None and dict(found.realised) == pytest.approx(y)
     for key in keys:
         others = [each for each in keys if each[0] != key[0]]
-        line = scipy.stats.linregress([x[each] for each in others], [y[each] for each in others])
-        assert found.predicted[key] == pytest.approx(line.slope * x[key] + line.intercept)
+        reach = slow_reach([x[each] for each in others], [y[each] for each in others])
+        assert found.predicted[key] == pytest.approx(reach(x[key]), abs=0.02)
     assert found.within == np.mean([abs(found.predicted[key] - y[key]) <= 1 for key in keys])
     assert found.correlation == pytest.approx(
         scipy.stats.pearsonr([found.predicted[key] for key in keys], list(y.values()))[0]
@@ -285,21 +287,50 @@ def test_a_task_is_predicted_by_all_the_others() -> None:
     assert kin.predicted["t2", 100] == pytest.approx(found.predicted["t2", 100])
 
 
+def slow_reach(x: Sequence[float], y: Sequence[float]) -> Reach:
+    """The same curve, found by a search in all directions."""
+
+    def off(parameters: Any) -> Any:
+        return np.array(y) - [Reach(*parameters, 0.0)(each) for each in x]
+
+    found = scipy.optimize.least_squares(off, [0.5, 0.1], bounds=([-np.inf, 0.0], [np.inf, 1.0]))
+    return Reach(*found.x, 0.0)
+
+
+@pytest.mark.parametrize(("slope", "bend"), [(0.8, 0.12), (0.5, 0.0), (1.1, 0.4)])
+def test_calibration_finds_the_curve(slope: float, bend: float) -> None:
+    wanted = Reach(slope, bend, 0.0)
+    exact = [
+        line
+        | {
+            "accuracies": {
+                "soft": {"unweighted+gold": 80.0, "corrected+gold": 80.0 + wanted(100 * line["prospect"]["gain"])}
+            }
+        }
+        for line in promises()
+    ]
+    found = standings.calibration(exact)
+    assert found is not None
+    assert (found.slope, found.bend, found.residual) == pytest.approx((slope, bend, 0.0), abs=1e-6)
+
+
 def test_calibration_is_a_regression_over_trials() -> None:
     known = promises()
     x = [100 * line["prospect"]["gain"] for line in known]
     y = [line["accuracies"]["soft"]["corrected+gold"] - 80 for line in known]
-    line = scipy.stats.linregress(x, y)
-    left = np.array(y) - line.slope * np.array(x) - line.intercept
-    found = standings.calibration(known)
-    assert found == pytest.approx((line.slope, line.intercept, np.sqrt((left**2).sum() / (len(x) - 2))))
-    told = standings.foretold(known, *line[:2])
-    assert told is not None and told.slope == pytest.approx(standings.foretold(known, 1.0, 0.0).slope / line.slope)  # type: ignore[union-attr]
-    assert standings.calibration(known[:2]) is None and standings.foretold([], 1.0, 0.0) is None
+    wanted, found = slow_reach(x, y), standings.calibration(known)
+    assert found is not None and (found.slope, found.bend) == pytest.approx((wanted.slope, wanted.bend), abs=0.01)
+    left = np.array(y) - [found(each) for each in x]
+    assert found.residual == pytest.approx(np.sqrt((left**2).sum() / (len(x) - 2)))
+    told = standings.foretold(known, Reach(0.5, 0.0, 0.0))
+    assert told is not None and told.slope == pytest.approx(2 * standings.foretold(known, Reach(1.0, 0.0, 0.0)).slope)  # type: ignore[union-attr]
+    assert standings.calibration(known[:2]) is None and standings.foretold([], found) is None
     loose = [line | {"prospect": {**line["prospect"], "gain_error": 0.005}} for line in known]
-    assert standings.calibration(loose)[2] ** 2 == pytest.approx(found[2] ** 2 - (0.5 * found[0]) ** 2)  # type: ignore[index]
+    open_still = np.mean([found.error(each, 0.5) ** 2 for each in x])
+    assert standings.calibration(loose).residual ** 2 == pytest.approx(found.residual**2 - open_still)  # type: ignore[union-attr]
     flat = standings.calibration([line | {"prospect": {"gain": 0.01, "gain_error": 0.0}} for line in known])
-    assert flat == (0.0, pytest.approx(np.mean(y)), pytest.approx(np.std(y, ddof=2)))
+    assert flat is not None and flat.bend == 0.0  # the straightest of all that fit as well
+    assert (flat.slope, flat.residual) == pytest.approx((np.mean(y), np.std(y, ddof=2)))
 
 
 def test_single_trials_are_covered_by_their_intervals_as_often_as_these_say() -> None:
@@ -307,7 +338,7 @@ def test_single_trials_are_covered_by_their_intervals_as_often_as_these_say() ->
     random, known = np.random.default_rng(4), []
     for i in range(400):
         gain, error = float(random.normal(0.02, 0.02)), 0.01
-        realised = 0.4 * 100 * (gain - float(random.normal(0, error))) + 0.2 + random.normal(0, 0.5)
+        realised = 0.4 * 100 * (gain - float(random.normal(0, error))) + random.normal(0, 0.5)
         known.append(simple(f"t{i % 4}", 500, i // 4, {BASE: 80.0, "corrected+gold": 80.0 + realised}, gain))
         known[-1]["prospect"]["gain_error"] = error
     found = standings.coverage(known)
@@ -365,7 +396,7 @@ def test_an_interrupted_command_goes_on(
     assert ran == missing([], SOME, (15, GOLD), 2)  # each of them once, in their order
     told = capsys.readouterr()
     assert "5 trials to run" in told.err and "All 8 trials have been run." in told.out
-    assert "constants of wdistill/methods/advising.py" in told.out and "slope" in told.out
+    assert "constants of wdistill/methods/reaching.py" in told.out and "bend" in told.out
     table, html = (tmp_path / "tables" / "leaderboard.md").read_text(), (tmp_path / "leaderboard.html").read_text()
     assert table in told.out and "`best`" in table and "2 of 2 trials" in html
 

@@ -122,7 +122,7 @@ def shown(advice: Advice, names: Sequence[str] | None) -> Iterator[Any]:
     """What is printed before the verdict, piece by piece, in 80 columns."""
     from rich.text import Text
 
-    from wdistill.methods.advising import RESIDUAL, SLOPE
+    from wdistill.methods.reaching import REACH
 
     sample = f", of which {advice.sampled:,} drawn at random were read" if advice.sampled < advice.unlabeled else ""
     yield Text(f"{advice.gold:,} gold rows, {advice.unlabeled:,} unlabeled rows{sample}. In brackets: 95 % intervals.\n")
@@ -148,9 +148,9 @@ def shown(advice: Advice, names: Sequence[str] | None) -> Iterator[Any]:
         yield Text(f"Look first: {printable(each.text)}.", style="bold")
     known, predicted = advice.gain.known, advice.gain.predicted
     yield Text(
-        f"Corrected targets would gain the student {_points(known.value)} points over the teacher's own, {SLOPE} × what the "
-        f"targets gain: {_span(known)} by what the gold rows leave open, {_span(predicted)} for a single student, who "
-        f"differs from what targets promise by {RESIDUAL} points.\n"
+        f"Corrected targets would gain the student {_points(known.value)} points over the teacher's own, of the "
+        f"{_points(100 * advice.choice.prospect.gain)} that the targets gain: {_span(known)} by what the gold rows leave "
+        f"open, {_span(predicted)} for a single student, who differs from what targets promise by {REACH.residual} points.\n"
     )
     yield Text(f"`--method best` would teach the gold rows as labels, and {printable(advice.choice.why)}.\n")
 

@@ -21,17 +21,12 @@ from wdistill.methods.guards import Finding, guarded
 from wdistill.methods.intervals import Interval, Z, around, share
 from wdistill.methods.lessons import Case, Opinion
 from wdistill.methods.planning import Step, steps, worth_labeling
+from wdistill.methods.reaching import REACH
 from wdistill.rules import debiased
 from wdistill.threads import one_thread
 from wdistill.weighting import effective_sample_size
 
 SAMPLE = 200_000  # unlabeled rows looked at
-
-# The student's gain in points = SLOPE × the gain in target accuracy in points + INTERCEPT, give or take RESIDUAL (a standard
-# deviation in points that no number of gold rows takes away). `python -m experiments.leaderboard` calibrates the three.
-SLOPE = 0.7
-INTERCEPT = 0.0
-RESIDUAL = 0.5
 
 NOTHING = 0.3  # points that are not worth the trouble
 POSSIBLE = 2.0  # points that may still be won from a teacher who is right on gold, by how few gold rows there are
@@ -63,7 +58,7 @@ class Gain:
     @property
     def predicted(self) -> Interval:
         """The interval of what a student will gain, who is never quite as good as the targets say."""
-        return around(self.points, float(np.hypot(self.error, RESIDUAL)))
+        return around(self.points, REACH.whole_error(self.error))
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +90,7 @@ def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
     seen = case if len(kept) == rows else _part(case, kept)
     choice = choose(seen)
     found = choice.prospect
-    gain = Gain(100 * SLOPE * found.gain + INTERCEPT, 100 * SLOPE * found.gain_error, found.prior)
+    gain = Gain(REACH(100 * found.gain), REACH.error(100 * found.gain, 100 * found.gain_error), found.prior)
     right, labels, classes = ~seen.wrong, seen.labels, seen.validation["teacher"].shape[1]
     class_rows = np.bincount(labels, minlength=classes)
     class_right = np.bincount(labels[right], minlength=classes)
@@ -128,7 +123,7 @@ def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
 def verdict(teacher: Interval, supported: bool, taken: bool, gain: Gain, rows: int) -> str:
     """One sentence, from the teacher's accuracy on so many gold rows, the choice, and the gain."""
     open_still = f"cannot tell with {rows:,} gold rows"
-    if 100 * SLOPE * (1 - teacher.value) < NOTHING:
+    if REACH(100 * (1 - teacher.value)) < NOTHING:
         missing = rows_to_trust(teacher.value, rows)
         return f"{open_still}: {missing:,} more would" if missing else "nothing to win: train unweighted"
     if not supported or gain.known.high < 0:
@@ -152,7 +147,7 @@ def rows_to_tell(gain: Gain, rows: int) -> int | None:
 def rows_to_trust(accuracy: float, rows: int) -> int:
     """Gold rows more, to two digits, after which a teacher who is right so often leaves little to win for sure; or 0."""
     total = rows
-    while 100 * SLOPE * (1 - share(round(accuracy * total), total).low) > POSSIBLE:
+    while REACH(100 * (1 - share(round(accuracy * total), total).low)) > POSSIBLE:
         total += max(1, total // 20)
     return _two_digits(total - rows) if total > rows else 0
 
@@ -173,7 +168,7 @@ def _changes(weights: Mapping[str, Floats], found: Prospect) -> tuple[Change, ..
 
 
 def _in_points(step: Step) -> Step:
-    return Step(step.more, 100 * SLOPE * step.error, 100 * SLOPE * step.gain + INTERCEPT)
+    return Step(step.more, REACH.error(100 * step.gain, 100 * step.error), REACH(100 * step.gain))
 
 
 def _accuracies(case: Case, found: Prospect, teacher: Interval) -> dict[str, Interval]:
