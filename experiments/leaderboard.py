@@ -34,6 +34,7 @@ from wdistill.methods import robust, weighing
 from wdistill.methods.choosing import best
 from wdistill.methods.error import boosted, logistic
 from wdistill.methods.lessons import Case, Lesson, Method
+from wdistill.methods.reaching import REACH
 from wdistill.pages.words import count
 
 HERE = Path(__file__).resolve().parent
@@ -170,7 +171,7 @@ def draw(folder: Path) -> None:
     if fitted:
         told = f"slope {fitted.slope:.3f}, bend {fitted.bend:.3f}, residual {fitted.residual:.3f} points"
         print(f"Gain of the student on the promised gain in target accuracy, tuning half: {told}.")
-        print("These are the constants of wdistill/methods/reaching.py.")
+        print(f"wdistill/methods/reaching.py has {REACH.slope:.3f}, {REACH.bend:.3f} and {REACH.residual:.3f}.")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from experiments.tasks import data_of
 from wdistill.confidence import Floats
-from wdistill.methods.intervals import Z
 from wdistill.methods.reaching import Reach
 from wdistill.pages.accuracies import EQUAL, FEWEST, holm, t_test
 
@@ -18,7 +17,7 @@ Line = dict[str, Any]
 PLAIN, BASE = "unweighted", "unweighted+gold"
 LEVEL = 0.05
 NEAR = 1.0  # points within which a prediction has come true
-BENDS = np.linspace(0, 1, 1001)
+BENDS = np.linspace(0, 1, 1001)  # what the trials say is far from the largest
 
 
 @dataclass(frozen=True)
@@ -90,26 +89,28 @@ class Prediction:
     within: float  # share of the tasks whose realised gain is within ±1 point of the predicted one
 
 
+@dataclass(frozen=True)
+class Promise:
+    """One trial: the gain in target accuracy that the gold rows promised, and what the student gained; in points."""
+
+    task: str
+    gold: int
+    gain: float
+    error: float  # its standard error
+    came: float
+
+
 def prediction(lines: Sequence[Line], targets: str = "soft") -> Prediction | None:
     """How well the gain in target accuracy that gold promises predicts the student's gain.
 
     What of it reaches the student is learned for each task from those of all other data sets; None of fewer than three.
     """
-    promised, realised = _promised(lines, targets)
-    if len({data_of(task) for task, _ in promised}) < 3:
-        return None
-    predicted = {}
-    for key in promised:
-        others = [each for each in promised if data_of(each[0]) != data_of(key[0])]
-        predicted[key] = _reach([promised[each] for each in others], [realised[each] for each in others])(promised[key])
-    return _judged(predicted, realised)
+    return _judged([(each, reach(each.gain)) for each, reach in _crossed(_promises(lines, targets))])
 
 
 def foretold(lines: Sequence[Line], reach: Reach, targets: str = "soft") -> Prediction | None:
     """The same with a reach that comes from elsewhere; None where nothing was promised."""
-    promised, realised = _promised(lines, targets)
-    predicted = {key: reach(each) for key, each in promised.items()}
-    return _judged(predicted, realised) if predicted else None
+    return _judged([(each, reach(each.gain)) for each in _promises(lines, targets)])
 
 
 @dataclass(frozen=True)
@@ -123,63 +124,62 @@ class Foretold:
 
 def coverage(lines: Sequence[Line], targets: str = "soft") -> Foretold | None:
     """How often a single trial's gain is where it was said to be; None of fewer than three data sets."""
-    known = [(line, found) for line in lines if (found := _corrected(line, targets)) is not None]
-    if len({data_of(line["task"]) for line, _ in known}) < 3:
+    told = [(each.came, reach.predicted(each.gain, each.error)) for each, reach in _crossed(_promises(lines, targets))]
+    if not told:
         return None
-    off, half = [], []
-    for data in {data_of(line["task"]) for line, _ in known}:
-        fitted = calibration([line for line, _ in known if data_of(line["task"]) != data], targets)
-        if fitted is None:
-            return None
-        for line, found in known:
-            if data_of(line["task"]) == data:
-                gain, error = 100 * line["prospect"]["gain"], 100 * line["prospect"]["gain_error"]
-                off.append(found - fitted(gain))
-                half.append(Z * fitted.whole_error(fitted.error(gain, error)))
-    far = np.abs(off)
-    return Foretold(len(off), float(np.mean(far <= NEAR)), float(np.mean(far <= half)))
+    near = np.mean([abs(came - span.value) <= NEAR for came, span in told])
+    return Foretold(len(told), float(near), float(np.mean([span.low <= came <= span.high for came, span in told])))
 
 
 def calibration(lines: Sequence[Line], targets: str = "soft") -> Reach | None:
-    """What of the promised gain in target accuracy reached the students.
+    """What of the promised gain in target accuracy reached the students; None of fewer than three trials."""
+    known = _promises(lines, targets)
+    return _reach(known) if len(known) > 2 else None
 
-    Its residual is the standard deviation around the curve without the part that gold rows leave open. None of
-    fewer than three trials, which leave nothing.
+
+def _promises(lines: Sequence[Line], targets: str) -> list[Promise]:
+    """Of all trials that taught corrected targets."""
+    found = [(line, line["prospect"], _corrected(line, targets)) for line in lines]
+    return [
+        Promise(*_key(line), 100 * seen["gain"], 100 * seen["gain_error"], came)
+        for line, seen, came in found
+        if came is not None
+    ]
+
+
+def _crossed(known: Sequence[Promise]) -> Iterator[tuple[Promise, Reach]]:
+    """Every trial with the reach of all other data sets; nothing of fewer than three data sets."""
+    sets = sorted({data_of(each.task) for each in known})
+    for data in sets if len(sets) > 2 else ():
+        reach = _reach([each for each in known if data_of(each.task) != data])
+        yield from ((each, reach) for each in known if data_of(each.task) == data)
+
+
+def _reach(known: Sequence[Promise]) -> Reach:
+    """The least squares over slope and bend, of which BENDS are tried; the straightest of equals. Better targets do no harm.
+
+    The residual is the standard deviation around the curve without the part that gold rows leave open; 0 of two trials.
     """
-    known = [(line, found) for line in lines if (found := _corrected(line, targets)) is not None]
-    if len(known) < 3:
-        return None
-    x, error, y = np.array(
-        [(100 * line["prospect"]["gain"], 100 * line["prospect"]["gain_error"], found) for line, found in known]
-    ).T
-    reach = _reach(x, y)
-    off = y - np.array([reach(each) for each in x])
-    open_still = np.array([reach.error(*each) for each in zip(x, error, strict=True)])
-    left = off @ off / (len(off) - 2) - np.mean(open_still**2)
-    return replace(reach, residual=float(np.sqrt(max(left, 0.0))))
-
-
-def _reach(x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> Reach:
-    """The least squares over slope and bend, of which BENDS are tried; the straightest of equals; the residual is left 0."""
-    x, y = np.asarray(x, float), np.asarray(y, float)
+    x, y = (np.array([getattr(each, name) for each in known]) for name in ("gain", "came"))
     bent = x / (1 + BENDS[:, None] * np.maximum(x, 0))  # (bends, n)
     size = (bent**2).sum(axis=1)
-    slopes = np.divide(bent @ y, size, out=np.zeros(len(size)), where=size > 0)
+    slopes = np.maximum(0, np.divide(bent @ y, size, out=np.zeros(len(size)), where=size > 0))
     left = ((y - slopes[:, None] * bent) ** 2).sum(axis=1)
     best = int(np.flatnonzero(left <= left.min() + 1e-9 * (y @ y))[0])
-    return Reach(float(slopes[best]), float(BENDS[best]), 0.0)
+    found = Reach(float(slopes[best]), float(BENDS[best]), 0.0)
+    open_still = np.mean([found.error(each.gain, each.error) ** 2 for each in known])
+    spread = left[best] / (len(known) - 2) if len(known) > 2 else 0.0
+    return replace(found, residual=float(np.sqrt(max(spread - open_still, 0.0))))
 
 
-def _promised(lines: Sequence[Line], targets: str) -> tuple[dict[tuple[str, int], float], dict[tuple[str, int], float]]:
-    """Promised gain in target accuracy and the student's gain, in points, means over trials by task and gold rows."""
-    known = [(line, found) for line in lines if (found := _corrected(line, targets)) is not None]
-    keys = sorted({_key(line) for line, _ in known})
-    promised = {key: _mean(100 * line["prospect"]["gain"] for line, _ in known if _key(line) == key) for key in keys}
-    return promised, {key: _mean(found for line, found in known if _key(line) == key) for key in keys}
-
-
-def _judged(predicted: Mapping[tuple[str, int], float], realised: Mapping[tuple[str, int], float]) -> Prediction:
-    x, y = (np.array([each[key] for key in predicted], float) for each in (predicted, realised))
+def _judged(told: Sequence[tuple[Promise, float]]) -> Prediction | None:
+    """Means over the trials of every task and number of gold rows."""
+    keys = sorted({(each.task, each.gold) for each, _ in told})
+    if not keys:
+        return None
+    predicted = {key: _mean(gain for each, gain in told if (each.task, each.gold) == key) for key in keys}
+    realised = {key: _mean(each.came for each, _ in told if (each.task, each.gold) == key) for key in keys}
+    x, y = (np.array(list(each.values())) for each in (predicted, realised))
     near = float(np.mean(np.abs(x - y) <= NEAR))
     varied = np.ptp(x) > EQUAL and np.ptp(y) > EQUAL
     return Prediction(predicted, realised, *_fit(x, y), float(np.corrcoef(x, y)[0, 1]) if varied else 0.0, near)

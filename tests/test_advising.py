@@ -24,7 +24,7 @@ from wdistill.methods.advising import (
 from wdistill.methods.choosing import prospect
 from wdistill.methods.finding import area
 from wdistill.methods.guards import guarded, repeated, same_rows
-from wdistill.methods.intervals import Interval, around, share
+from wdistill.methods.intervals import Interval, share
 from wdistill.methods.lessons import Case, Opinion, one_hot
 from wdistill.methods.planning import steps, worth_labeling
 from wdistill.methods.reaching import REACH, Reach
@@ -49,6 +49,14 @@ def changed(found: Case, **arrays: np.ndarray) -> Case:
 
 
 # the verdict --------------------------------------------------------------------------------------------------------
+
+
+STRAIGHT = Reach(1.0, 0.0, 0.5)
+
+
+def gain(points: float, error: float) -> Gain:
+    """Of a student who gains what the targets gain."""
+    return Gain(points, error, reach=STRAIGHT)
 
 
 def test_nothing_to_win_where_the_teacher_is_always_right() -> None:
@@ -91,16 +99,16 @@ def test_few_rows_cannot_tell() -> None:
 
 def test_each_sentence_has_its_reason() -> None:
     teacher = share(80, 100)
-    assert verdict(teacher, False, False, Gain(3.0, 0.5), 100) == "use the gold as labels"  # the choice does not take it
-    assert verdict(teacher, True, True, Gain(-3.0, 0.5), 100) == "use the gold as labels"  # it would do harm
-    assert verdict(teacher, True, True, Gain(0.02, 0.1), 100) == "nothing to win: train unweighted"
-    assert verdict(share(999, 1000), True, True, Gain(3.0, 0.5), 1000) == "nothing to win: train unweighted"
-    assert verdict(teacher, True, False, Gain(0.3, 0.1), 9000) == "nothing to win: train unweighted"  # sure, and too little
-    assert verdict(share(12, 12), True, True, Gain(3.0, 0.5), 12).startswith("cannot tell with 12 gold rows: ")
-    assert verdict(teacher, True, True, Gain(2.44, 0.5), 100) == "correct the targets: about +2.4 points"
-    assert verdict(teacher, True, True, Gain(0.5, 0.5), 100) == "cannot tell with 100 gold rows: 290 more would"
-    assert verdict(teacher, True, True, Gain(0.01, 1.0), 100) == "cannot tell with 100 gold rows, and more would hardly help"
-    assert verdict(teacher, True, True, Gain(-0.1, 1.0), 100) == "cannot tell with 100 gold rows, and more would hardly help"
+    assert verdict(teacher, False, False, gain(3.0, 0.5), 100) == "use the gold as labels"  # the choice does not take it
+    assert verdict(teacher, True, True, gain(-3.0, 0.5), 100) == "use the gold as labels"  # it would do harm
+    assert verdict(teacher, True, True, gain(0.02, 0.1), 100) == "nothing to win: train unweighted"
+    assert verdict(share(999, 1000), True, True, gain(3.0, 0.5), 1000) == "nothing to win: train unweighted"
+    assert verdict(teacher, True, False, gain(0.3, 0.1), 9000) == "nothing to win: train unweighted"  # sure, and too little
+    assert verdict(share(12, 12), True, True, gain(3.0, 0.5), 12).startswith("cannot tell with 12 gold rows: ")
+    assert verdict(teacher, True, True, gain(2.44, 0.5), 100) == "correct the targets: about +2.4 points"
+    assert verdict(teacher, True, True, gain(0.5, 0.5), 100) == "cannot tell with 100 gold rows: 290 more would"
+    assert verdict(teacher, True, True, gain(0.01, 1.0), 100) == "cannot tell with 100 gold rows, and more would hardly help"
+    assert verdict(teacher, True, True, gain(-0.1, 1.0), 100) == "cannot tell with 100 gold rows, and more would hardly help"
 
 
 def test_a_teacher_is_trusted_after_so_many_rows() -> None:
@@ -111,20 +119,20 @@ def test_a_teacher_is_trusted_after_so_many_rows() -> None:
 
 @pytest.mark.parametrize(("points", "error", "rows"), [(0.5, 0.5, 100), (2.0, 1.5, 30), (1.0, 3.0, 400)])
 def test_so_many_rows_more_are_enough_and_not_far_too_many(points: float, error: float, rows: int) -> None:
-    more = rows_to_tell(Gain(points, error), rows)
+    more = rows_to_tell(gain(points, error), rows)
     assert more is not None
 
     def low(total: float) -> float:
-        return Gain(points, error * float(np.sqrt(rows / total))).known.low
+        return gain(points, error * float(np.sqrt(rows / total))).known.low
 
     assert low(rows + more) >= 0 > low(rows + 0.85 * more)
 
 
 def test_the_part_that_no_gold_takes_away_widens_the_prediction_alone() -> None:
-    sure = Gain(2.0, 0.0)
+    sure = gain(2.0, 0.0)
     assert sure.known == Interval(2.0, 2.0, 2.0)
-    assert sure.predicted.high - 2.0 == pytest.approx(1.96 * REACH.residual)
-    assert Gain(0.0, 0.1).known.within(NOTHING) and not Gain(0.2, 0.1).known.within(NOTHING)
+    assert sure.predicted.high - 2.0 == pytest.approx(1.96 * STRAIGHT.residual)
+    assert gain(0.0, 0.1).known.within(NOTHING) and not gain(0.2, 0.1).known.within(NOTHING)
 
 
 def test_many_rows_are_judged_by_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +158,7 @@ def test_intervals_by_hand() -> None:
     assert (found.value, round(found.low, 3), round(found.high, 3)) == (0.8, 0.490, 0.943)
     assert share(0, 10).low == 0 and share(10, 10).high == pytest.approx(1) and share(10, 10).low > 0.7
     assert share(0, 0).low == 0 and share(0, 0).high == 1
-    assert around(1.0, 0.5) == Interval(1.0, 1.0 - 0.98, 1.0 + 0.98)
+    assert STRAIGHT.known(1.0, 0.5) == Interval(1.0, 1.0 - 0.98, 1.0 + 0.98)
 
 
 def test_the_area_is_the_share_of_pairs_and_its_error_that_of_new_samples() -> None:
@@ -250,5 +258,12 @@ def test_more_reaches_the_student_but_less_of_every_point(slope: float, bend: fl
     assert reach(0) == 0 and reach(x) < reach(x + more)
     assert reach(x + 2 * more) - reach(x + more) <= reach(x + more) - reach(x) + 1e-9
     assert reach(x) == pytest.approx(slope * x) if bend == 0 or x <= 0 else reach(x) <= slope * x
-    narrow = 1e-6  # the error is that of the curve's tangent
-    assert reach.error(x, 1.0) == pytest.approx((reach(x + narrow) - reach(x - narrow)) / (2 * narrow), rel=1e-3)
+    assert 0 < reach.error(x, more) <= slope * more + 1e-9
+    known, predicted = reach.known(x, more), reach.predicted(x, more)
+    assert predicted.low < known.low < known.value == reach(x) < known.high < predicted.high
+    # 0 is left out by both or by none: the curve knows nothing that gold does not
+    assert (known.low > 0, known.high < 0) == (x - 1.96 * more > 0, x + 1.96 * more < 0)
+
+
+def test_what_may_be_won_can_be_much_more_than_what_is_possible_still() -> None:
+    assert REACH(100) > 2 * POSSIBLE

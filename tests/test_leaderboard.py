@@ -144,8 +144,8 @@ def examples(shape: Sequence[int], count: int = 3) -> tuple[torch.Tensor, torch.
 
 @pytest.mark.parametrize(
     ("make", "shape"),
-    [(lambda: Perceptrons([5, 8, 3]), (5,)), (lambda: Networks(1, 3, 2), (1, 8, 8))],
-    ids=["perceptrons", "networks"],
+    [(lambda: Perceptrons([5, 8, 3]), (5,)), (lambda: Networks(1, 3, 2), (1, 8, 8)), (lambda: Networks(3, 3, 2), (3, 8, 8))],
+    ids=["perceptrons", "grey networks", "networks"],
 )
 def test_students_learn_side_by_side_as_each_does_alone(make: Callable[[], Students], shape: Sequence[int]) -> None:
     """With weights of their own, losses of their own from row 10 on, and weights that are estimated anew after an epoch."""
@@ -268,14 +268,15 @@ def test_a_task_is_predicted_by_all_the_others() -> None:
     def mean(key: tuple[str, int], value: Callable[[Line], float]) -> float:
         return float(np.mean([value(line) for line in known if (line["task"], line["gold"]) == key]))
 
-    x = {key: mean(key, lambda line: 100 * line["prospect"]["gain"]) for key in keys}
     y = {key: mean(key, lambda line: line["accuracies"]["soft"]["corrected+gold"] - 80) for key in keys}
     found = standings.prediction(known)
     assert found is not None and dict(found.realised) == pytest.approx(y)
     for key in keys:
-        others = [each for each in keys if each[0] != key[0]]
-        reach = slow_reach([x[each] for each in others], [y[each] for each in others])
-        assert found.predicted[key] == pytest.approx(reach(x[key]), abs=0.02)
+        others = [line for line in known if line["task"] != key[0]]
+        gained = [line["accuracies"]["soft"]["corrected+gold"] - 80 for line in others]
+        reach = slow_reach([100 * line["prospect"]["gain"] for line in others], gained)
+        wanted = mean(key, lambda line, reach=reach: reach(100 * line["prospect"]["gain"]))  # type: ignore[misc]
+        assert found.predicted[key] == pytest.approx(wanted, abs=0.02)
     assert found.within == np.mean([abs(found.predicted[key] - y[key]) <= 1 for key in keys])
     assert found.correlation == pytest.approx(
         scipy.stats.pearsonr([found.predicted[key] for key in keys], list(y.values()))[0]
@@ -328,9 +329,13 @@ def test_calibration_is_a_regression_over_trials() -> None:
     loose = [line | {"prospect": {**line["prospect"], "gain_error": 0.005}} for line in known]
     open_still = np.mean([found.error(each, 0.5) ** 2 for each in x])
     assert standings.calibration(loose).residual ** 2 == pytest.approx(found.residual**2 - open_still)  # type: ignore[union-attr]
-    flat = standings.calibration([line | {"prospect": {"gain": 0.01, "gain_error": 0.0}} for line in known])
+    flat = standings.calibration([line | {"prospect": {"gain": 0.02, "gain_error": 0.0}} for line in known])
     assert flat is not None and flat.bend == 0.0  # the straightest of all that fit as well
-    assert (flat.slope, flat.residual) == pytest.approx((np.mean(y), np.std(y, ddof=2)))
+    assert (flat.slope, flat.residual) == pytest.approx((np.mean(y) / 2, np.std(y, ddof=2)))
+    none = standings.calibration([line | {"prospect": {"gain": 0.0, "gain_error": 0.0}} for line in known])
+    assert none == Reach(0.0, 0.0, pytest.approx(np.sqrt((np.array(y) ** 2).sum() / (len(y) - 2))))
+    worse = standings.calibration([line | {"prospect": {"gain": -0.02, "gain_error": 0.01}} for line in known])
+    assert worse is not None and worse.slope == worse.bend == 0.0  # better targets do no harm
 
 
 def test_single_trials_are_covered_by_their_intervals_as_often_as_these_say() -> None:
@@ -396,7 +401,7 @@ def test_an_interrupted_command_goes_on(
     assert ran == missing([], SOME, (15, GOLD), 2)  # each of them once, in their order
     told = capsys.readouterr()
     assert "5 trials to run" in told.err and "All 8 trials have been run." in told.out
-    assert "constants of wdistill/methods/reaching.py" in told.out and "bend" in told.out
+    assert "wdistill/methods/reaching.py has" in told.out and "bend" in told.out
     table, html = (tmp_path / "tables" / "leaderboard.md").read_text(), (tmp_path / "leaderboard.html").read_text()
     assert table in told.out and "`best`" in table and "2 of 2 trials" in html
 

@@ -149,8 +149,9 @@ def shown(advice: Advice, names: Sequence[str] | None) -> Iterator[Any]:
     known, predicted = advice.gain.known, advice.gain.predicted
     yield Text(
         f"Corrected targets would gain the student {_points(known.value)} points over the teacher's own, of the "
-        f"{_points(100 * advice.choice.prospect.gain)} that the targets gain: {_span(known)} by what the gold rows leave "
-        f"open, {_span(predicted)} for a single student, who differs from what targets promise by {REACH.residual} points.\n"
+        f"{_points(advice.gain.targets)} that the targets gain: {_span(known)} by what the gold rows leave "
+        f"open, {_span(predicted)} for a single student, who differs from what targets promise by {REACH.residual:.1f} "
+        "points.\n"
     )
     yield Text(f"`--method best` would teach the gold rows as labels, and {printable(advice.choice.why)}.\n")
 

@@ -18,10 +18,10 @@ from wdistill.methods.error import learned_error, logistic, neighbors_error
 from wdistill.methods.finding import Finder, finders
 from wdistill.methods.folds import Ints
 from wdistill.methods.guards import Finding, guarded
-from wdistill.methods.intervals import Interval, Z, around, share
+from wdistill.methods.intervals import Interval, Z, share
 from wdistill.methods.lessons import Case, Opinion
 from wdistill.methods.planning import Step, steps, worth_labeling
-from wdistill.methods.reaching import REACH
+from wdistill.methods.reaching import REACH, Reach
 from wdistill.rules import debiased
 from wdistill.threads import one_thread
 from wdistill.weighting import effective_sample_size
@@ -46,19 +46,24 @@ class Change:
 class Gain:
     """The predicted gain of the student over training on the teacher's own targets and gold, in points of accuracy."""
 
-    points: float
-    error: float  # standard error that the gold rows leave: it falls with more of them
+    targets: float  # gain in target accuracy
+    error: float  # its standard error that the gold rows leave: it falls with more of them
     prior: float = 0.0  # rows that are known without gold: the error falls with the root of these and the gold rows
+    reach: Reach = REACH
+
+    @property
+    def points(self) -> float:
+        return self.reach(self.targets)
 
     @property
     def known(self) -> Interval:
         """The interval that more gold rows would narrow: verdicts are given by it."""
-        return around(self.points, self.error)
+        return self.reach.known(self.targets, self.error)
 
     @property
     def predicted(self) -> Interval:
         """The interval of what a student will gain, who is never quite as good as the targets say."""
-        return around(self.points, REACH.whole_error(self.error))
+        return self.reach.predicted(self.targets, self.error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +95,7 @@ def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
     seen = case if len(kept) == rows else _part(case, kept)
     choice = choose(seen)
     found = choice.prospect
-    gain = Gain(REACH(100 * found.gain), REACH.error(100 * found.gain, 100 * found.gain_error), found.prior)
+    gain = Gain(100 * found.gain, 100 * found.gain_error, found.prior)
     right, labels, classes = ~seen.wrong, seen.labels, seen.validation["teacher"].shape[1]
     class_rows = np.bincount(labels, minlength=classes)
     class_right = np.bincount(labels[right], minlength=classes)
@@ -138,9 +143,9 @@ def verdict(teacher: Interval, supported: bool, taken: bool, gain: Gain, rows: i
 
 def rows_to_tell(gain: Gain, rows: int) -> int | None:
     """Gold rows more after which the gain's interval would leave out 0, to two digits; None where nobody labels as many."""
-    if gain.points <= 0:
+    if gain.targets <= 0:
         return None
-    needed = (rows + gain.prior) * ((Z * gain.error / gain.points) ** 2 - 1)
+    needed = (rows + gain.prior) * ((Z * gain.error / gain.targets) ** 2 - 1)
     return None if needed > SENSIBLE else _two_digits(needed)
 
 

@@ -1,4 +1,4 @@
-"""Estimates with their 95 % intervals: Wilson's for shares, the normal one for gains; and Holm's correction."""
+"""Estimates with their 95 % intervals: Wilson's for shares; and Holm's correction."""
 
 from __future__ import annotations
 
@@ -31,11 +31,6 @@ def share(count: int, rows: int) -> Interval:
     middle = (p + square / (2 * rows)) / (1 + square / rows)
     half = Z / (1 + square / rows) * float(np.sqrt(p * (1 - p) / rows + square / (4 * rows**2)))
     return Interval(p, max(0.0, middle - half), min(1.0, middle + half))
-
-
-def around(value: float, error: float) -> Interval:
-    """A value with its standard error."""
-    return Interval(value, value - Z * error, value + Z * error)
 
 
 def holm(chances: Sequence[float]) -> list[float]:
