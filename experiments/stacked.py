@@ -53,8 +53,8 @@ class Perceptrons(Students):
 class Networks(Students):
     """Convolutional networks: three convolutions with batch norm and ReLU, halving after two, and a mean over pixels.
 
-    Maps of images in colour have their channels last in memory, and all are halved before ReLU: the same numbers, 1.6 times
-    as fast on a processor.
+    Maps of images in colour have their channels last in memory, and all are halved before ReLU: the same numbers,
+    sooner on a processor.
     """
 
     def __init__(self, channels: int, classes: int, width: int) -> None:
