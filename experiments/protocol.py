@@ -7,6 +7,7 @@ they were stopped.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -27,7 +28,7 @@ from wdistill.environment import code_of, commit_of
 from wdistill.ledger import Ledger
 from wdistill.recipe import to_json
 from wdistill.signals import stopping
-from wdistill.store import digest, make_folder, waiting_for
+from wdistill.store import digest, make_folder, waiting_for, write_bytes
 from wdistill.training.data import on_device, split_of
 from wdistill.training.inputs import READ, Mapped, Picked
 from wdistill.training.labels import column_names, read_labels, read_table
@@ -45,6 +46,7 @@ LEARNING = (  # settings of the recipe that the training of a teacher or a stude
     *("batch_size", "optimizer", "rate", "momentum", "weight_decay", "decayed", "schedule", "augmentation", "precision"),
     "seed",
 )
+TRAINED_BY = "trained-by.json"  # in a model's folder: the code that trained it, each that had a part in it
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,8 @@ def pretrain(trial: Trial, which: str) -> nn.Module:
     epochs = recipe.teacher_epochs if which == "teacher" else recipe.student_epochs
     make_folder(folder, parents=True)
     with waiting_for(folder), stopping() as stop, display() as say, threads(recipe.threads):
+        if not is_pretrained(trial, which) and (mine := _code()) not in (known := _trained_by(folder)):
+            write_bytes(folder / TRAINED_BY, json.dumps([*known, mine]).encode())
         try:
             run_stage(Stage(which, folder, examples, epochs, order=which), model, recipe, {}, Watch(stop, say))
         except StoppedError:
@@ -218,6 +222,7 @@ def run_trial(trial: Trial) -> Line:
         "arms": {name: _arm(each) | _estimates(trial.folder, name, each, right) for name, each in outcome.arms.items()},
         "teacher_changes": dict(experiment.teacher_changes),
         "seed": trial.number,
+        "trained_by": {which: _trained_by(trial.model_folder(which)) for which in ("teacher", "student")},
         "warnings": list(outcome.warnings),
         **_where(outcome),
         "seconds": round(sum(spent), 1),
@@ -339,4 +344,14 @@ def _arm(training: Training) -> dict[str, Any]:
 def _where(outcome: Outcome) -> dict[str, Any]:
     found = outcome.environment
     told = {name: found[name] for name in ("processor", "cores", "torch", "device")}
-    return {"commit": commit(), "code": code(), "environment": told}
+    return {**_code(), "environment": told}
+
+
+def _code() -> dict[str, str]:
+    return {"commit": commit(), "code": code()}
+
+
+def _trained_by(folder: Path) -> list[dict[str, str]]:
+    """The code that trained a model; none where it was trained before that was noted."""
+    path = folder / TRAINED_BY
+    return list(json.loads(path.read_bytes())) if path.exists() else []

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from experiments import lines, reproducing, running
+from experiments import lines, protocol, reproducing, running
 from experiments.catalogue import ITEMS
 from experiments.lines import Line
 from experiments.protocol import Experiment, Item, Trial, full_budget_of, pretrain, shortened
@@ -412,6 +412,18 @@ def test_who_finds_its_models_in_training_waits_for_them(data: Path, done: Path,
     waiting.join()
     first = trials(done, "shared")[0]
     assert len(found) == 1 and store.digest_file(folder / "parameters.safetensors") == parameters(first, "student")
+
+
+def test_a_line_says_which_code_trained_its_models(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial, *_ = reproducing.trials_of(SHARED, {}, data, tmp_path)
+    monkeypatch.setattr(protocol, "code", lambda: "older")
+    pretrain(trial, "teacher")
+    monkeypatch.setattr(protocol, "code", lambda: "newer")
+    line = protocol.run_trial(trial)
+    told = {which: [each["code"] for each in by] for which, by in line["trained_by"].items()}
+    assert told == {"teacher": ["older"], "student": ["newer"]} and line["code"] == "newer"
+    (trial.model_folder("teacher") / protocol.TRAINED_BY).unlink()  # as one that was trained before that was noted
+    assert protocol.run_trial(trial)["trained_by"]["teacher"] == []
 
 
 def test_more_trials_are_added_to_those_there_are(
