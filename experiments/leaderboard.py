@@ -167,11 +167,18 @@ def draw(folder: Path) -> None:
     if folder.resolve() == HERE:
         fill(DOCUMENTS, {MARK: brief(plan, found), PREDICTED: validated(found)})
     print(table(plan, found))
-    fitted = calibration([line for line in found if line["task"] in {task.name for task in plan.half("tuning")}])
-    if fitted:
-        told = f"slope {fitted.slope:.3f}, bend {fitted.bend:.3f}, residual {fitted.residual:.3f} points"
-        print(f"Gain of the student on the promised gain in target accuracy, tuning half: {told}.")
-        print(f"wdistill/methods/reaching.py has {REACH.slope:.3f}, {REACH.bend:.3f} and {REACH.residual:.3f}.")
+    for targets, reach in REACH.items():
+        fitted = calibration(tuned(found), targets)
+        if fitted:
+            told = f"slope {fitted.slope:.3f}, bend {fitted.bend:.3f}, residual {fitted.residual:.3f} points"
+            print(f"Gain of the student on the promised gain in target accuracy, tuning half, {targets} targets: {told}.")
+            print(f"wdistill/methods/reaching.py has {reach.slope:.3f}, {reach.bend:.3f} and {reach.residual:.3f}.")
+
+
+def tuned(found: Sequence[Line]) -> list[Line]:
+    """Lines of the tuning half."""
+    tasks = {task.name for task in TASKS if task.half == "tuning"}
+    return [line for line in found if line["task"] in tasks]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

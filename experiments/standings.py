@@ -65,16 +65,18 @@ def standing(lines: Sequence[Line], method: str, gold: int, base: str = BASE, ta
     return Standing(method, *numbers, share, more)
 
 
-def losses(lines: Sequence[Line], method: str, base: str = BASE, targets: str = "soft") -> list[tuple[str, int, float]]:
-    """Tasks on which a method is significantly below another: a paired t over trials, two-sided, Holm-corrected over all.
+def below(
+    lines: Iterable[Line], method: str, base: str = BASE, targets: str = "soft"
+) -> dict[tuple[str, int], tuple[float, bool]]:
+    """The chance that a method is so far below another by luck, and whether that is significant; by task and gold rows.
 
-    Fewer than three trials, and trials that all differ by the same, say nothing of the spread and are not tested.
+    A paired t over trials, one-sided, Holm-corrected over all tasks. Fewer than three trials, and trials that all differ by
+    the same, say nothing of the spread and are not tested.
     """
     paired = _paired(lines, method, base, targets)
     found = {key: values for key, values in paired.items() if len(values) >= FEWEST and np.ptp(values) > EQUAL}
-    chances = {key: _chance(values) for key, values in found.items()}
-    corrected = dict(zip(chances, holm(list(chances.values())), strict=True))
-    return [(*key, corrected[key]) for key in found if corrected[key] < LEVEL and np.mean(found[key]) < 0]
+    corrected = holm([_chance_below(values) for values in found.values()])
+    return {key: (p, p < LEVEL) for key, p in zip(found, corrected, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,9 @@ def _mean_over(lines: Sequence[Line], method: str, targets: str) -> float | None
     return float(np.mean([each.mean for each in found.values()])) if found else None
 
 
-def _chance(values: Sequence[float]) -> float:
-    """p of a paired t-test against no difference."""
-    error = float(np.std(values, ddof=1) / np.sqrt(len(values)))
-    return t_test(float(np.mean(values)) / error, len(values) - 1)
+def _chance_below(values: Sequence[float]) -> float:
+    """p of a paired t-test, one-sided: of a mean as low as this where there is no difference."""
+    found = _gain(values)
+    assert found.error
+    both = t_test(found.mean / found.error, found.trials - 1)
+    return both / 2 if found.mean < 0 else 1 - both / 2

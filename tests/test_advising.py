@@ -56,7 +56,7 @@ STRAIGHT = Reach(1.0, 0.0, 0.5)
 
 def gain(points: float, error: float) -> Gain:
     """Of a student who gains what the targets gain."""
-    return Gain(points, error, reach=STRAIGHT)
+    return Gain(points, error, STRAIGHT)
 
 
 def test_nothing_to_win_where_the_teacher_is_always_right() -> None:
@@ -73,7 +73,7 @@ def test_correct_the_targets_where_others_know_and_the_gain_is_near_the_true_one
     found = advise(given)
     truth, said = given.evidence.truth, given.unlabeled["teacher"].argmax(axis=1)
     real = np.mean(found.choice.prospect.posterior(given.unlabeled).argmax(axis=1) == truth) - np.mean(said == truth)
-    points = REACH(100 * real)
+    points = REACH["soft"](100 * real)
     assert found.verdict == f"correct the targets: about {found.gain.points:+.1f} points"
     assert points > 3 and abs(found.gain.points - points) < 0.5 * points
     assert found.gain.predicted.low < found.gain.known.low < found.gain.points
@@ -100,10 +100,14 @@ def test_few_rows_cannot_tell() -> None:
 def test_each_sentence_has_its_reason() -> None:
     teacher = share(80, 100)
     assert verdict(teacher, False, False, gain(3.0, 0.5), 100) == "use the gold as labels"  # the choice does not take it
+    more = "use the gold as labels; 150 more would tell whether to correct the targets"
+    assert verdict(teacher, False, False, gain(1.0, 0.8), 100) == more  # nor that, but a few rows leave much open
+    assert verdict(teacher, False, False, gain(-1.0, 2.0), 100) == "use the gold as labels"
     assert verdict(teacher, True, True, gain(-3.0, 0.5), 100) == "use the gold as labels"  # it would do harm
-    assert verdict(teacher, True, True, gain(0.02, 0.1), 100) == "nothing to win: train unweighted"
+    assert verdict(teacher, True, True, gain(0.02, 0.1), 100) == "use the gold as labels"  # little, whatever it is
     assert verdict(share(999, 1000), True, True, gain(3.0, 0.5), 1000) == "nothing to win: train unweighted"
-    assert verdict(teacher, True, False, gain(0.3, 0.1), 9000) == "nothing to win: train unweighted"  # sure, and too little
+    assert verdict(teacher, True, False, gain(0.3, 0.1), 9000) == "use the gold as labels"  # sure, and too little
+    assert verdict(teacher, True, True, gain(0.42, 0.003), 9000) == "correct the targets: about +0.4 points"
     assert verdict(share(12, 12), True, True, gain(3.0, 0.5), 12).startswith("cannot tell with 12 gold rows: ")
     assert verdict(teacher, True, True, gain(2.44, 0.5), 100) == "correct the targets: about +2.4 points"
     assert verdict(teacher, True, True, gain(0.5, 0.5), 100) == "cannot tell with 100 gold rows: 290 more would"
@@ -112,9 +116,9 @@ def test_each_sentence_has_its_reason() -> None:
 
 
 def test_a_teacher_is_trusted_after_so_many_rows() -> None:
-    more = rows_to_trust(1.0, 12)
-    assert REACH(100 * (1 - share(12 + more, 12 + more).low)) <= POSSIBLE and rows_to_trust(1.0, 12 + more) == 0
-    assert REACH(100 * (1 - share(12 + more // 2, 12 + more // 2).low)) > POSSIBLE
+    more = rows_to_trust(1.0, 12, STRAIGHT)
+    assert 100 * (1 - share(12 + more, 12 + more).low) <= POSSIBLE and rows_to_trust(1.0, 12 + more, STRAIGHT) == 0
+    assert 100 * (1 - share(12 + more // 2, 12 + more // 2).low) > POSSIBLE
 
 
 @pytest.mark.parametrize(("points", "error", "rows"), [(0.5, 0.5, 100), (2.0, 1.5, 30), (1.0, 3.0, 400)])
@@ -266,4 +270,4 @@ def test_more_reaches_the_student_but_less_of_every_point(slope: float, bend: fl
 
 
 def test_what_may_be_won_can_be_much_more_than_what_is_possible_still() -> None:
-    assert REACH(100) > 2 * POSSIBLE
+    assert all(reach(100) > 2 * POSSIBLE for reach in REACH.values())

@@ -36,8 +36,9 @@ def add(commands: Any) -> None:
     )
     flag = advise.add_argument
     gold = "your gold rows, with a true label; repeat to join tables by id"
+    unlabeled = "rows that the student will be trained on; repeat to join tables by id"
     flag("--validation", action="append", required=True, metavar="V", help=gold)
-    flag("--unlabeled", action="append", required=True, metavar="U", help="rows that the student will be trained on")
+    flag("--unlabeled", action="append", required=True, metavar="U", help=unlabeled)
     flag("--labeled", action="append", default=[], metavar="L", help="with --inputs: id, label and inputs of labeled rows")
     add_experts(advise)
     flag("--plan", type=Path, metavar="FILE", help="where the ids to label next go: .parquet or .csv")
@@ -122,16 +123,15 @@ def shown(advice: Advice, names: Sequence[str] | None) -> Iterator[Any]:
     """What is printed before the verdict, piece by piece, in 80 columns."""
     from rich.text import Text
 
-    from wdistill.methods.reaching import REACH
-
     sample = f", of which {advice.sampled:,} drawn at random were read" if advice.sampled < advice.unlabeled else ""
     yield Text(f"{advice.gold:,} gold rows, {advice.unlabeled:,} unlabeled rows{sample}. In brackets: 95 % intervals.\n")
     yield _teacher_table(advice, names)
     yield _finder_table(advice)
+    counted = percent if sample else (lambda found: f"{100 * found.value:.1f} %")  # all rows are there: no interval
     yield _table(
         "What each method would change",
         ("method", "rows changed", "effective sample size"),
-        [(each.name, percent(each.changed), f"{each.effective:.1%} of the rows") for each in advice.changes],
+        [(each.name, counted(each.changed), f"{100 * each.effective:.1f} % of the rows") for each in advice.changes],
     )
     yield _table(
         "Expected accuracy of the targets",
@@ -150,8 +150,8 @@ def shown(advice: Advice, names: Sequence[str] | None) -> Iterator[Any]:
     yield Text(
         f"Corrected targets would gain the student {_points(known.value)} points over the teacher's own, of the "
         f"{_points(advice.gain.targets)} that the targets gain: {_span(known)} by what the gold rows leave "
-        f"open, {_span(predicted)} for a single student, who differs from what targets promise by {REACH.residual:.1f} "
-        "points.\n"
+        f"open, {_span(predicted)} for a single student, who differs from what targets promise by "
+        f"{advice.gain.reach.residual:.1f} points.\n"
     )
     yield Text(f"`--method best` would teach the gold rows as labels, and {printable(advice.choice.why)}.\n")
 
@@ -168,13 +168,21 @@ def _teacher_table(advice: Advice, names: Sequence[str] | None) -> Any:
 def _finder_table(advice: Advice) -> Any:
     rows = []
     for each in advice.finders:
-        auc = f"{each.auc:.3f} ± {each.auc_error:.3f}" if each.auc == each.auc else "no errors"
+        auc = _area(each.auc, each.auc_error) if each.auc == each.auc else "no errors"
         rows.append((each.name, auc, f"{each.calibration_error:.3f}", _said_and_came(each.bins)))
     return _table(
         "Who finds the teacher's errors on gold, out of fold",
         ("evidence", "AUC", "off by", "% wrong, said/came"),
         rows,
     )
+
+
+def _area(auc: float, error: float) -> str:
+    """With its 95 % interval."""
+    from wdistill.methods.intervals import Z
+
+    low, high = max(0.0, auc - Z * error), min(1.0, auc + Z * error)
+    return f"{auc:.2f} ({low:.2f}–{high:.2f})"
 
 
 def _said_and_came(bins: Sequence[Bin]) -> str:

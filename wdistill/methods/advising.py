@@ -31,6 +31,7 @@ SAMPLE = 200_000  # unlabeled rows looked at
 NOTHING = 0.3  # points that are not worth the trouble
 POSSIBLE = 2.0  # points that may still be won from a teacher who is right on gold, by how few gold rows there are
 SENSIBLE = 20_000  # gold rows that somebody might still label
+GOLD = "use the gold as labels"
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Gain:
 
     targets: float  # gain in target accuracy
     error: float  # its standard error that the gold rows leave: it falls with more of them
+    reach: Reach  # how much of it reaches the student
     prior: float = 0.0  # rows that are known without gold: the error falls with the root of these and the gold rows
-    reach: Reach = REACH
 
     @property
     def points(self) -> float:
@@ -95,7 +96,7 @@ def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
     seen = case if len(kept) == rows else _part(case, kept)
     choice = choose(seen)
     found = choice.prospect
-    gain = Gain(100 * found.gain, 100 * found.gain_error, found.prior)
+    gain = Gain(100 * found.gain, 100 * found.gain_error, REACH[seen.targets], found.prior)
     right, labels, classes = ~seen.wrong, seen.labels, seen.validation["teacher"].shape[1]
     class_rows = np.bincount(labels, minlength=classes)
     class_right = np.bincount(labels[right], minlength=classes)
@@ -119,7 +120,7 @@ def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
         choice=choice,
         gain=gain,
         findings=look,
-        steps=tuple(_in_points(step) for step in steps(seen, found)),
+        steps=tuple(_in_points(step, gain.reach) for step in steps(seen, found)),
         next=kept[worth_labeling(seen, found.posterior(seen.unlabeled))],
         verdict=f"{said}; but look first, for gold may not be what it seems" if look else said,
     )
@@ -128,16 +129,17 @@ def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
 def verdict(teacher: Interval, supported: bool, taken: bool, gain: Gain, rows: int) -> str:
     """One sentence, from the teacher's accuracy on so many gold rows, the choice, and the gain."""
     open_still = f"cannot tell with {rows:,} gold rows"
-    if REACH(100 * (1 - teacher.value)) < NOTHING:
-        missing = rows_to_trust(teacher.value, rows)
+    if gain.reach(100 * (1 - teacher.value)) < NOTHING:
+        missing = rows_to_trust(teacher.value, rows, gain.reach)
         return f"{open_still}: {missing:,} more would" if missing else "nothing to win: train unweighted"
-    if not supported or gain.known.high < 0:
-        return "use the gold as labels"
-    if gain.known.within(NOTHING) or (gain.known.low > 0 and not taken):
-        return "nothing to win: train unweighted"
-    if gain.known.low > 0:
+    if gain.known.low > 0 and taken:
         return f"correct the targets: about {gain.points:+.1f} points"
     more = rows_to_tell(gain, rows)
+    if not supported:
+        open_much = gain.known.low < 0 and gain.known.high > POSSIBLE and more is not None
+        return f"use the gold as labels; {more:,} more would tell whether to correct the targets" if open_much else GOLD
+    if gain.known.high < 0 or gain.known.within(NOTHING) or gain.known.low > 0:
+        return GOLD
     return f"{open_still}: {more:,} more would" if more is not None else f"{open_still}, and more would hardly help"
 
 
@@ -149,10 +151,10 @@ def rows_to_tell(gain: Gain, rows: int) -> int | None:
     return None if needed > SENSIBLE else _two_digits(needed)
 
 
-def rows_to_trust(accuracy: float, rows: int) -> int:
+def rows_to_trust(accuracy: float, rows: int, reach: Reach) -> int:
     """Gold rows more, to two digits, after which a teacher who is right so often leaves little to win for sure; or 0."""
     total = rows
-    while REACH(100 * (1 - share(round(accuracy * total), total).low)) > POSSIBLE:
+    while reach(100 * (1 - share(round(accuracy * total), total).low)) > POSSIBLE:
         total += max(1, total // 20)
     return _two_digits(total - rows) if total > rows else 0
 
@@ -172,8 +174,8 @@ def _changes(weights: Mapping[str, Floats], found: Prospect) -> tuple[Change, ..
     return (*weighed, Change("corrected targets", share(round(found.differing * n), n), 1.0))
 
 
-def _in_points(step: Step) -> Step:
-    return Step(step.more, REACH.error(100 * step.gain, 100 * step.error), REACH(100 * step.gain))
+def _in_points(step: Step, reach: Reach) -> Step:
+    return Step(step.more, reach.error(100 * step.gain, 100 * step.error), reach(100 * step.gain))
 
 
 def _accuracies(case: Case, found: Prospect, teacher: Interval) -> dict[str, Interval]:
