@@ -436,6 +436,14 @@ def test_advice_says_what_best_would_do(tables: list[str], tmp_path: Path, capsy
     assert f"would teach the gold rows as labels, and {record['why']}." in " ".join(capsys.readouterr().out.split())
 
 
+def test_nobody_plans_to_label_a_gold_row(tables: list[str], tmp_path: Path) -> None:
+    write(tmp_path / "u.parquet", {**REST, "id": np.where(np.arange(400) < 150, np.arange(400), REST["id"])})
+    assert cli.main(["advise", *tables, "--plan", str(tmp_path / "next.csv")]) == 0
+    with (tmp_path / "next.csv").open() as file:
+        planned = [int(row["id"]) for row in csv.DictReader(file)]
+    assert sorted(planned) == list(range(1150, 1400))  # the gold rows have ids below 150
+
+
 def test_a_plan_never_replaces_an_input(tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "among the inputs" in fail(capsys, "advise", *tables, "--plan", tables[1])
     assert "--plan" in fail(capsys, "advise", *tables, "--plan", tmp_path / "next.txt")

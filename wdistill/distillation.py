@@ -31,14 +31,14 @@ from wdistill.methods import advising
 from wdistill.methods.advising import Advice
 from wdistill.methods.choosing import enough
 from wdistill.methods.forest import need_learning
-from wdistill.methods.guards import repeated
+from wdistill.methods.guards import doubled, learned_from, repeated
 from wdistill.methods.teaching import OPINIONS, best
 from wdistill.outcome import Outcome
 from wdistill.recipe import Recipe, changes, check_recipe, to_json
 from wdistill.runs import metrics_bytes, read_run
 from wdistill.signals import Stop, stopping
 from wdistill.training import tensors
-from wdistill.training.data import Split, check_leak, has_ids, overlap, split_of
+from wdistill.training.data import Repeats, Split, check_leak, has_ids, repeats_of, split_of, without
 from wdistill.training.labels import by_module, by_table, label, read_labels
 from wdistill.training.networks import NETWORKS as SHAPES
 from wdistill.training.opinions import NETWORKS, available, by_forests, by_networks, gold_folds
@@ -169,11 +169,17 @@ class _Ready:
     """What a run works on, read and checked."""
 
     splits: Mapping[str, Split]
+    repeats: Repeats  # gold rows that stand elsewhere too
     teacher: nn.Module | None  # None where it is a table
     student: nn.Module
     tables: Mapping[str, NDArray[Any]] | None  # the teacher's predictions by split
     classes: int
     opinions: tuple[str, ...] = ()  # that can be had, of those that arms ask for
+
+    @property
+    def learning(self) -> Split:
+        """The labeled rows that second opinions learn from: those that are no gold rows too."""
+        return without(self.splits["labeled"], self.repeats.again)
 
 
 class _Distillation:
@@ -217,15 +223,15 @@ class _Distillation:
             watch = Watch(self.stop, say)
             ready = self._prepare(ready, do_all, watch)
             case = known_before(self._work(ready, chosen[0], ready.student, chosen[1]), watch)
-        gold = ready.splits["validation"]
-        shared = overlap(gold, ready.splits["unlabeled"]) or 0
-        return advising.advise(case, repeated(shared, len(gold), "inputs"))
+        found, rows = ready.repeats, len(ready.splits["validation"])
+        findings = *learned_from(int(found.labeled.sum()), rows), *repeated(found.unlabeled, rows, "inputs")
+        return advising.advise(case, (*findings, *doubled(found.same)))
 
     def _ready(self, teacher: Any, student: Model, labeled: Any, validation: Any, unlabeled: Any, test: Any) -> _Ready:
         """Everything read and checked, and the run begun."""
         given = {"labeled": labeled, "validation": validation, "unlabeled": unlabeled, "test": test}
         given = {name: each for name, each in given.items() if each is not None}
-        splits = self._splits(given)
+        splits, repeats = self._splits(given)
         named = {name: split for name, split in splits.items() if has_ids(given[name])}
         pupil = self._made(student, "student")
         master = None if _is_table(teacher) else self._made(teacher, "teacher")
@@ -235,11 +241,11 @@ class _Distillation:
         for recipe in dict.fromkeys(arm.recipe(self.recipe) for arm in self.arms.values()):
             check_vid(recipe, pupil, master, splits["labeled"].inputs)
         self._begin(splits, master, pupil, tables, classes, (teacher, student))
-        return _Ready(splits, master, pupil, tables, classes)
+        return _Ready(splits, repeats, master, pupil, tables, classes)
 
     # before training ------------------------------------------------------------------------------------------------
 
-    def _splits(self, given: Mapping[str, Any]) -> dict[str, Split]:
+    def _splits(self, given: Mapping[str, Any]) -> tuple[dict[str, Split], Repeats]:
         needed, folder = ("labeled", "validation", "test"), self.folder / INPUTS
         spilled = self.recipe.workers > 1
         splits = {
@@ -247,13 +253,15 @@ class _Distillation:
         }
         _check_kinds(splits)
         by_id = has_ids(given["labeled"]) and has_ids(given["validation"])
-        check_leak(splits["labeled"], splits["validation"], by_id=by_id)
-        shared = overlap(splits["validation"], splits["unlabeled"])
-        if shared:
-            checks.warn(f"{shared} validation rows are also among the unlabeled rows: allowed, and worth knowing")
-        if "test" in splits and (tested := overlap(splits["test"], splits["labeled"])):
-            checks.warn(f"{tested} test rows are also among the labeled rows: test accuracies are too good")
-        return splits
+        found = repeats_of(splits)
+        check_leak(splits["labeled"], splits["validation"], found, by_id=by_id)
+        if found.unlabeled:
+            checks.warn(f"{found.unlabeled} validation rows are also among the unlabeled rows: allowed, and worth knowing")
+        if found.same is not None:
+            checks.warn(f"{len(found.same) - len(np.unique(found.same))} validation rows have the inputs of another one")
+        if found.tested:
+            checks.warn(f"{found.tested} test rows are also among the labeled rows: test accuracies are too good")
+        return {**splits, "validation": replace(splits["validation"], same=found.same)}, found
 
     def _made(self, given: Model, name: str) -> nn.Module:
         """A module of our own: made from the seed, or a copy of the caller's."""
@@ -419,6 +427,8 @@ class _Distillation:
         device, recipe = str(self.device), self.recipe if arm is None else arm.recipe(self.recipe)
         rule, read = (None, None) if arm is None else (arm.rule, ready.teacher if recipe.vid else None)
         own, splits = copy.deepcopy(model), ready.splits
+        if fold is not None:
+            splits = {**splits, "labeled": ready.learning}
         return Work(self.folder, name, rule, own, splits, ready.classes, recipe, device, read, fold, ready.opinions)
 
     def _prepare(self, ready: _Ready, do_all: Callable[[Sequence[Work]], None], watch: Watch) -> _Ready:
@@ -439,7 +449,7 @@ class _Distillation:
         initial = {name: self._initial(model, NETWORKS[name]) for name in ready.opinions if (model := models.get(name))}
         folds = np.unique(gold_folds(splits["validation"], self.recipe)).tolist()
         do_all([self._work(ready, name, model, fold=fold) for name, model in initial.items() for fold in folds])
-        self._ask(ready.opinions, splits, initial, ready.classes, watch)
+        self._ask(ready.opinions, {**splits, "labeled": ready.learning}, initial, ready.classes, watch)
         return ready
 
     def _initial(self, model: nn.Module, name: str) -> nn.Module:

@@ -18,10 +18,11 @@ from wdistill.errors import InputError
 from wdistill.evidence import Evidence
 from wdistill.methods.advising import SAMPLE
 from wdistill.methods.choosing import enough
-from wdistill.methods.folds import folds_of
+from wdistill.methods.folds import Ints, folds_of
 from wdistill.methods.forest import Forest, cross_fitted_forest, fit_forest, need_learning
-from wdistill.methods.guards import Finding, learned_from, repeated, same_rows
+from wdistill.methods.guards import Finding, doubled, learned_from, repeated
 from wdistill.methods.lessons import Case, Opinion
+from wdistill.methods.repeats import keys_of, leaked, one_of_each, twice
 from wdistill.options import BestOptions, check_best
 from wdistill.readers import Chunk, Table, open_tables
 from wdistill.sampling import draw_ids, gather
@@ -44,7 +45,8 @@ class Panel:
     opinions: Mapping[str, Floats]  # (m, K) probabilities of the gold rows, by expert besides teacher and student
     inputs: NDArray[Any] | None = None  # (m, d) of the gold rows
     forest: Forest | None = None  # which has learned from all labeled and gold rows
-    findings: tuple[Finding, ...] = ()  # gold rows that are labeled rows too
+    same: Ints | None = None  # (m,) of every gold row the first that is the same, where gold rows are repeated
+    findings: tuple[Finding, ...] = ()  # gold rows that are labeled rows too, or repeated
     corrections: dict[str, float] = field(default_factory=dict)  # largest so far, of columns whose rows were scaled
 
     @property
@@ -149,18 +151,35 @@ def _with_forest(found: Panel, gold: Sequence[Table], labeled: Sequence[Table]) 
     name, labels, classes = found.options.inputs or "", found.evidence.validation_labels, found.classes
     inputs = gather(gold, {name: found.read}, found.ids, chunk_rows(1), False)[0][name]
     found = replace(found, inputs=inputs)
-    more, findings = (inputs[:0], labels[:0]), found.findings
+    mine, rest, more = keys_of(inputs), keys_of(_some_inputs(found)), (inputs[:0], labels[:0])
+    theirs, findings = mine[:0], found.findings
     if labeled:
         ids, *own = _labeled(found, labeled)
         named = all(
             "id" in table.columns for table in (*gold, *labeled)
         )  # else ids are row numbers, and equal ones mean nothing
-        again = same_rows(own[0], inputs) | (named & np.asarray(pc.is_in(ids, value_set=found.ids)))
+        theirs = keys_of(own[0])
+        learned = leaked(np.isin(mine, theirs), twice(theirs), np.isin(rest, theirs))
+        again = np.isin(theirs, mine[learned]) | (named & _is_in(ids, found.ids))
+        learned |= named & _is_in(found.ids, ids)
         more = own[0][~again], own[1][~again]
-        findings = learned_from(int(again.sum()), len(labels))
-    said = cross_fitted_forest(inputs, labels, folds_of(labels), more, classes)
+        findings = learned_from(int(learned.sum()), len(labels))
+    same = one_of_each(mine, theirs, rest)
+    said = cross_fitted_forest(inputs, labels, folds_of(labels, same=same), more, classes)
     forest = fit_forest(np.concatenate([more[0], inputs]), np.concatenate([more[1], labels]), classes)
-    return replace(found, forest=forest, opinions={**found.opinions, "forest": said}, findings=findings)
+    opinions = {**found.opinions, "forest": said}
+    return replace(found, forest=forest, opinions=opinions, same=same, findings=(*findings, *doubled(same)))
+
+
+def _some_inputs(found: Panel) -> NDArray[Any]:
+    """Inputs of the first unlabeled rows: enough to see how common repeats are."""
+    name = found.options.inputs or ""
+    table = found.sides[name]
+    return next((found.read(table, chunk, name) for chunk in table.chunks([name])), np.empty((0, 1), np.float32))
+
+
+def _is_in(ids: pa.Array, others: pa.Array) -> NDArray[np.bool_]:
+    return np.asarray(pc.is_in(ids, value_set=others))
 
 
 def _labeled(found: Panel, tables: Sequence[Table]) -> tuple[pa.Array, NDArray[Any], NDArray[np.integer]]:
@@ -195,6 +214,7 @@ class Consulted:
     ids: pa.Array  # of the sampled rows that all tables have
     rows: int  # unlabeled rows in all
     drawn: int  # of these, rows in the sample
+    named: bool  # whether rows have ids; else these are row numbers, and equal ones mean nothing
     findings: tuple[Finding, ...]  # gold rows that are labeled or unlabeled rows too
 
 
@@ -202,19 +222,21 @@ def consult(found: Panel, seed: int = 0) -> Consulted:
     """Ask all experts."""
     base, options = found.tables[0], found.options
     count = max(1, min(SAMPLE, ENTRIES // found.classes))
-    numbered = "id" not in base.columns  # then ids are row numbers, and equal ones mean nothing
+    named = "id" in base.columns
     ids, rows, met = draw_ids(base, count, seed, found.ids)
     columns = {side: found.said if side in options.opinions else found.read for side in found.sides}
     given, kept = gather(found.tables, columns, ids, chunk_rows(found.classes), options.allow_subset)
     opinions = {name: Opinion(found.opinions[name], given[name]) for name in options.opinions}
-    findings = () if numbered else repeated(met, len(found.ids), "ids")
+    findings = repeated(met, len(found.ids), "ids") if named else ()
     if found.forest is not None and found.inputs is not None:
         inputs = given[options.inputs or ""]
         opinions["forest"] = Opinion(found.opinions["forest"], found.forest(inputs))
-        findings = findings or repeated(int(same_rows(found.inputs, inputs).sum()), len(found.ids), "inputs")
+        theirs = keys_of(inputs)
+        met_by_inputs = leaked(np.isin(keys_of(found.inputs), theirs), twice(theirs))
+        findings = findings or repeated(int(met_by_inputs.sum()), len(found.ids), "inputs")
     evidence = replace(found.evidence, teacher=given["teacher"], student=given["student"], tolerance=CHECKED)
-    case = Case(evidence, opinions, "hard" if options.targets == "hard" else "soft", seed)
-    return Consulted(case, ids.take(pa.array(kept)), rows, len(ids), (*found.findings, *findings))
+    case = Case(evidence, opinions, "hard" if options.targets == "hard" else "soft", seed, found.same)
+    return Consulted(case, ids.take(pa.array(kept)), rows, len(ids), named, (*found.findings, *findings))
 
 
 def _sum_to_1(values: Floats) -> Floats:

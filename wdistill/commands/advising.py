@@ -69,7 +69,7 @@ def run_advise(arguments: argparse.Namespace) -> None:
             checks.warn(f"{consulted.drawn - len(consulted.ids):,} unlabeled rows are not in all tables, and are left out")
         advice = replace(advise(consulted.case, consulted.findings), unlabeled=consulted.rows, sampled=consulted.drawn)
     if arguments.plan is not None:
-        _write_plan(advice, consulted, arguments.plan)
+        _write_plan(advice, consulted, found.ids, arguments.plan)
     planned = f"Rows to label next, written to {printable(str(arguments.plan))}" if arguments.plan is not None else ""
     print_advice(advice, Console(soft_wrap=False), found.evidence.classes, planned)
 
@@ -102,16 +102,19 @@ def _check_plan(plan: Path | None, sources: Sequence[str]) -> None:
     keep_inputs(plan, sources, "--plan")
 
 
-def _write_plan(advice: Advice, consulted: Consulted, path: Path) -> None:
-    """Ids to label next: for judging drawn at random, for teaching chosen, each in the order to be labeled."""
+def _write_plan(advice: Advice, consulted: Consulted, gold: Any, path: Path) -> None:
+    """Ids to label next, no gold rows: for judging drawn at random, for teaching chosen, each in the order to label."""
     import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     from wdistill import outputs
 
     n = len(consulted.ids)
-    judging = np.random.default_rng(1).permutation(n)[: min(PLANNED, n // 2)]
-    teaching = advice.next[~np.isin(advice.next, judging)][:PLANNED]
+    labeled = np.flatnonzero(np.asarray(pc.is_in(consulted.ids, value_set=gold))) if consulted.named else np.arange(0)
+    order = np.random.default_rng(1).permutation(n)
+    judging = order[~np.isin(order, labeled)][: min(PLANNED, n // 2)]
+    teaching = advice.next[~np.isin(advice.next, np.concatenate([judging, labeled]))][:PLANNED]
     use = np.repeat(["judge", "teach"], [len(judging), len(teaching)])
     ids = consulted.ids.take(pa.array(np.concatenate([judging, teaching])))
     table = pa.table({"id": ids, "use": pa.array(use)})

@@ -13,8 +13,14 @@ Ints = NDArray[np.int64]
 PARTS = 5
 
 
-def folds_of(labels: NDArray[np.integer], parts: int = PARTS, seed: int = 0) -> Ints:
-    """The fold of every gold row, each class spread evenly over the folds; labels (m,) → (m,) in 0 … parts − 1."""
+def folds_of(labels: NDArray[np.integer], parts: int = PARTS, seed: int = 0, same: Ints | None = None) -> Ints:
+    """The fold of every gold row, each class spread evenly over the folds; labels (m,) → (m,) in 0 … parts − 1.
+
+    `same` (m,): the first row that is the same as this one; such rows are in one fold.
+    """
+    if same is not None:
+        first, place = np.unique(same, return_inverse=True)
+        return folds_of(labels[first], parts, seed)[place]
     m = len(labels)
     order = np.random.default_rng(seed).permutation(m)
     by_class = order[np.argsort(labels[order], kind="stable")]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdistill.confidence import margin
+from wdistill.methods.folds import Ints
 from wdistill.methods.intervals import holm
 from wdistill.methods.lessons import Case
 
@@ -43,20 +44,22 @@ def learned_from(count: int, rows: int) -> tuple[Finding, ...]:
     if not count:
         return ()
     text = (
-        f"{count:,} of {rows:,} gold rows are among the labeled rows too. The forest leaves them out there; but was the "
-        "teacher trained on them?"
+        f"{count:,} of {rows:,} gold rows are among the labeled rows too. Second opinions leave them out there; but a "
+        "teacher that was trained on them is not as good as it looks"
     )
     return (Finding(text, {"rows": float(count)}),)
 
 
-def same_rows(rows: NDArray[np.floating], others: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Which rows (m,) have inputs (m, d) that are, to the bit, those of a row in (n, d)."""
-
-    def as_bytes(rows: NDArray[np.floating]) -> NDArray[np.void]:
-        whole = np.ascontiguousarray(rows + 0.0, np.float32)  # −0.0 becomes 0.0
-        return whole.view(np.dtype((np.void, whole.shape[1] * 4))).ravel()
-
-    return np.asarray(np.isin(as_bytes(rows), as_bytes(others)))
+def doubled(same: Ints | None) -> tuple[Finding, ...]:
+    """Gold rows that stand more than once, from the first that is the same as each (m,)."""
+    if same is None:
+        return ()
+    count, rows = len(same) - len(np.unique(same)), len(same)
+    text = (
+        f"{count:,} of {rows:,} gold rows have the inputs of another one: none answers for the other, but intervals count "
+        "all of them and are too narrow"
+    )
+    return (Finding(text, {"rows": float(count)}),)
 
 
 def _seen_before(case: Case) -> tuple[Finding, ...]:

@@ -40,6 +40,7 @@ class Case:
     opinions: Mapping[str, Opinion] = field(default_factory=dict)  # of models that learned from gold too, by name
     targets: Targets = "soft"  # what the student is asked to match: distributions, or their argmax
     seed: int = 0
+    same: Ints | None = None  # (m,) of every gold row the first that is the same, where gold rows are repeated
 
     @property
     def labels(self) -> NDArray[Any]:
@@ -48,7 +49,7 @@ class Case:
 
     @cached_property
     def folds(self) -> Ints:
-        return folds_of(self.labels, seed=self.seed)
+        return folds_of(self.labels, seed=self.seed, same=self.same)
 
     @cached_property
     def validation(self) -> dict[str, Floats]:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from wdistill import checks, store
 from wdistill.errors import InputError, LeakError
+from wdistill.methods.repeats import Keys, keys_of, leaked, one_of_each, twice
 from wdistill.threads import blocks
 from wdistill.training.inputs import Held, Inputs, Mapped, Picked, Streamed, materialise, read_item, spill
 
@@ -41,6 +42,7 @@ class Split:
     labels: Tensor | None  # (n,) int64
     ids: NDArray[Any]  # (n,) int64 or strings
     known: Mapping[str, Any] | None = None  # the fingerprint of inputs that were in memory before they went to a file
+    same: NDArray[np.int64] | None = None  # (n,) of every row the first that is the same, where that matters
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -90,13 +92,40 @@ def has_ids(given: Any) -> bool:
     return _data(given).ids is not None
 
 
-def check_leak(labeled: Split, validation: Split, *, by_id: bool) -> None:
+@dataclass(frozen=True, eq=False)
+class Repeats:
+    """Validation rows that stand elsewhere too, or twice, by their inputs; as far as that could be looked at."""
+
+    labeled: NDArray[np.bool_]  # (m,) validation rows that are among the labeled ones; (0,) if not looked at
+    again: NDArray[np.bool_]  # labeled rows that these are, likewise
+    unlabeled: int  # validation rows that are among the unlabeled ones
+    same: NDArray[np.int64] | None  # (m,) of every validation row the first that is the same, where some are repeated
+    tested: int  # test rows that are among the labeled ones
+
+
+def repeats_of(splits: Mapping[str, Split]) -> Repeats:
+    """Look at the inputs of all rows that are in memory or in a file."""
+    keys = {name: _row_keys(split) for name, split in splits.items()}
+    known, gold, rest = (keys[name] for name in ("labeled", "validation", "unlabeled"))
+    by_chance = twice(known), np.isin(rest, known)
+    learned = leaked(np.isin(gold, known), *by_chance)
+    pooled = leaked(np.isin(gold, rest), twice(rest), np.isin(known, rest))
+    tested = leaked(np.isin(keys.get("test", gold[:0]), known), *by_chance)
+    return Repeats(
+        labeled=learned,
+        again=np.isin(known, gold[learned]),
+        unlabeled=int(pooled.sum()),
+        same=one_of_each(gold, known, rest),
+        tested=int(tested.sum()),
+    )
+
+
+def check_leak(labeled: Split, validation: Split, found: Repeats, *, by_id: bool) -> None:
     """Refuse validation rows that teacher and student are trained on: the paper's one assumption.
 
     Rows are the same if their ids are, where both splits have ids, and otherwise if their inputs are.
     """
-    known = set(_row_digests(labeled))
-    alike = [row for row, key in enumerate(_row_digests(validation)) if key in known]
+    alike = np.flatnonzero(found.labeled).tolist()
     shared = np.flatnonzero(np.isin(validation.ids, labeled.ids)).tolist() if by_id else alike
     if shared:
         first = ", ".join(str(validation.ids[row]) for row in shared[:5])
@@ -112,25 +141,29 @@ def check_leak(labeled: Split, validation: Split, *, by_id: bool) -> None:
         checks.warn(f"{len(alike)} validation rows have the same inputs as labeled rows, under other ids")
 
 
-def overlap(one: Split, other: Split) -> int | None:
-    """How many rows of `one` are also in `other`, by content; None where that was not looked at."""
-    mine, theirs = _row_digests(one), set(_row_digests(other))
-    return sum(key in theirs for key in mine) if mine and theirs else None
+def without(split: Split, rows: NDArray[np.bool_]) -> Split:
+    """A split without some of its rows."""
+    return split if not rows.any() else picked(split, np.flatnonzero(~rows))
 
 
-def _row_digests(split: Split) -> list[bytes]:
-    """One short digest for every row; none for rows that are not in memory, or too many to read at once."""
-    import hashlib
+def picked(split: Split, rows: NDArray[np.int64]) -> Split:
+    """Some rows of a split."""
+    at = torch.from_numpy(rows)
+    labels = None if split.labels is None else split.labels[at]
+    return Split(split.name, Picked(split.inputs, at), labels, split.ids[rows])
 
+
+def _row_keys(split: Split) -> Keys:
+    """One for every row; none for rows that are not in memory, or too many to read at once."""
     inputs = split.inputs.inputs if isinstance(split.inputs, Picked) else split.inputs
     array: Any = inputs.values.detach().cpu().numpy() if isinstance(inputs, Held) else None
     if isinstance(inputs, Mapped):
         array = inputs.array
     if array is None or len(split) * array[:1].nbytes > HASHED:
-        return []
+        return np.empty(0, "S16")
     if isinstance(split.inputs, Picked):
         array = array[split.inputs.rows.numpy()]
-    return [hashlib.blake2b(np.ascontiguousarray(row).tobytes(), digest_size=16).digest() for row in array]
+    return keys_of(array)
 
 
 def _data(given: Any) -> Data:

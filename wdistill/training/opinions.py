@@ -51,7 +51,7 @@ def available(asked: Sequence[str], recipe: Recipe, inputs: Inputs, *, table: bo
 def gold_folds(validation: Split, recipe: Recipe) -> Ints:
     """The fold of every gold row (m,)."""
     assert validation.labels is not None
-    return folds_of(validation.labels.numpy(), seed=recipe.seed % 2**32)
+    return folds_of(validation.labels.numpy(), seed=recipe.seed % 2**32, same=validation.same)
 
 
 def by_networks(models: Sequence[nn.Module], folds: Ints, precision: str, watch: Watch) -> Read:

@@ -24,8 +24,8 @@ from wdistill.methods.teaching import OPINIONS, Teaching
 from wdistill.recipe import Recipe
 from wdistill.threads import blocks
 from wdistill.training import tensors
-from wdistill.training.data import Split, on_device
-from wdistill.training.inputs import Picked, union
+from wdistill.training.data import Split, on_device, picked
+from wdistill.training.inputs import union
 from wdistill.training.labels import read_labels
 from wdistill.training.losses import soft_cross_entropy
 from wdistill.training.opinions import NETWORKS, gold_folds, read_opinion
@@ -88,7 +88,7 @@ def pretrain(work: Work, model: nn.Module, splits: Mapping[str, Split], watch: W
 def train_opinion(work: Work, fold: int, model: nn.Module, splits: Mapping[str, Split], watch: Watch) -> None:
     """A model on the labeled rows and the gold rows of all folds but one."""
     validation = splits["validation"]
-    parts = [splits["labeled"], _picked(validation, np.flatnonzero(gold_folds(validation, work.recipe) != fold))]
+    parts = [splits["labeled"], picked(validation, np.flatnonzero(gold_folds(validation, work.recipe) != fold))]
     labels = torch.cat([part.labels for part in parts if part.labels is not None])
     ids = np.concatenate([part.ids.astype(object) for part in parts])
     examples = Examples(union([part.inputs for part in parts]), labels, torch.ones(len(labels)), ids)
@@ -171,7 +171,7 @@ def load_start(work: Work, model: nn.Module) -> None:
 def _case(work: Work, rule: Teaching, seen: Evidence) -> Case:
     """What a method may know: predictions, and the second opinions that it asked for."""
     opinions = {name: read_opinion(work.run / "opinions" / name) for name in work.opinions if name in rule.opinions}
-    return Case(seen, opinions, work.recipe.targets, work.recipe.seed % 2**32)
+    return Case(seen, opinions, work.recipe.targets, work.recipe.seed % 2**32, work.splits["validation"].same)
 
 
 def _lesson(rule: Teaching, case: Case) -> Lesson:
@@ -313,13 +313,7 @@ def halves(validation: Split, recipe: Recipe) -> tuple[Split, Split | None]:
         return validation, validation
     weigh = rows_that_weigh(len(validation), recipe)
     train = np.setdiff1d(np.arange(len(validation)), weigh)
-    return _picked(validation, weigh), _picked(validation, train)
-
-
-def _picked(split: Split, rows: NDArray[np.int64]) -> Split:
-    at = torch.from_numpy(rows)
-    labels = None if split.labels is None else split.labels[at]
-    return Split(split.name, Picked(split.inputs, at), labels, split.ids[rows])
+    return picked(validation, weigh), picked(validation, train)
 
 
 def _measured(splits: Mapping[str, Split], validation: Split) -> dict[str, Split]:
