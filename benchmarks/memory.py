@@ -22,15 +22,15 @@ SIZES = (100_000, 10_000_000)
 LIMIT = 160  # MB that the larger job may take more than the smaller one
 
 
-def predictions(rng: np.random.Generator, labels: np.ndarray, strength: float) -> np.ndarray:
-    logits = rng.standard_normal((len(labels), CLASSES), dtype=np.float32)
+def predictions(rng: np.random.Generator, labels: np.ndarray, strength: float, classes: int = CLASSES) -> np.ndarray:
+    logits = rng.standard_normal((len(labels), classes), dtype=np.float32)
     logits[np.arange(len(labels)), labels] += strength
     powers = np.exp(logits)
     return powers / powers.sum(axis=1, keepdims=True)
 
 
 def lists(values: np.ndarray) -> pa.Array:
-    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), CLASSES)
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
 
 
 def write_tables(folder: Path, rows: int) -> None:
