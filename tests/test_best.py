@@ -64,6 +64,16 @@ def test_too_few_gold_rows_are_refused_before_any_training(tmp_path: Path) -> No
     assert not (tmp_path / "run" / "teacher").exists()
 
 
+def test_what_teaches_more_than_weights_gives_no_weights() -> None:
+    random = np.random.default_rng(0)
+    gold, rest = (random.dirichlet(np.ones(3), n).astype(np.float32) for n in (40, 50))
+    seen = Evidence(random.integers(0, 3, 40), gold, gold, rest, rest)
+    for arm in (best, Teaching("corrected", corrected.corrected("teacher", "student"))):
+        with pytest.raises(ConfigError, match="weights are not all that this method teaches"):
+            arm(seen)
+    assert np.array_equal(Teaching("paper", weighing.paper())(seen), weighing.paper()(Case(seen)).weights)
+
+
 def test_targets_are_kept_by_id(run: Path) -> None:
     kept = read_table(Ledger(run / "arms" / "best").read("weights/00000.parquet"), ["id", "weight", "targets"])
     assert kept["targets"].shape == (60, 3) and np.allclose(kept["targets"].sum(axis=1), 1, atol=1e-6)

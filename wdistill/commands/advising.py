@@ -29,7 +29,8 @@ def add(commands: Any) -> None:
         "advise",
         help="a verdict before training: what your gold labels could win",
         description="How often the teacher is wrong, who finds it, what each method would change, what a student would\n"
-        "gain, and which rows to label next: from your gold rows (--validation) and a sample of the unlabeled rows.",
+        "gain, and which rows to label next: from your gold rows (--validation) and a sample of the unlabeled rows.\n"
+        "It needs scikit-learn: pip install 'wdistill[methods]'.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

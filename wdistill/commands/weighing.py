@@ -42,7 +42,7 @@ def add(commands: Any) -> None:
         "--unlabeled", action="append", required=True, metavar="U", help="rows to weigh; repeat to join tables by id"
     )
     weigh.add_argument(
-        "--output", required=True, type=Path, metavar="W", help="where the weights go: .parquet, .csv or .npz"
+        "--output", required=True, type=Path, metavar="W", help="where weights (and targets) go: .parquet, .csv or .npz"
     )
     weigh.add_argument(
         "--method",

@@ -17,7 +17,7 @@ def with_gold(method: Method) -> Method:
 
 
 def retrained(case: Case) -> Lesson:
-    """The targets of a teacher retrained on labeled and gold rows."""
+    """The targets of a teacher retrained on labeled and gold rows: more labels for the teacher's own recipe."""
     return taught(case.unlabeled["retrained"], case)
 
 

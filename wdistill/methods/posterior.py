@@ -4,6 +4,9 @@
 
 One slope for each expert and one bias for each class: few enough numbers to be learned from a hundred gold rows. A full
 multinomial regression on all the log-probabilities has K² times as many, and loses.
+
+A logarithmic opinion pool (Genest and Zidek, Statistical Science 1986) whose slopes are stacked (Wolpert, Neural Networks
+1992) and whose biases calibrate it, as in vector scaling (Guo et al., ICML 2017).
 """
 
 from __future__ import annotations

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from wdistill.confidence import Floats
+from wdistill.errors import ConfigError
 from wdistill.evidence import Evidence
 from wdistill.methods import choosing
-from wdistill.methods.lessons import Case, Method
+from wdistill.methods.lessons import Case, Method, taught
 
 OPINIONS = ("second", "forest", "retrained")  # a student of the same kind, a random forest, and the teacher, all with gold
 
@@ -21,8 +24,18 @@ class Teaching:
     opinions: tuple[str, ...] = ()  # of OPINIONS
 
     def __call__(self, evidence: Evidence) -> Floats:
-        """Its weights (n,), where nobody is asked for a second opinion."""
-        return self.method(Case(evidence)).weights
+        """Its weights (n,), of a method that does nothing but weigh."""
+        case = Case(evidence)
+        lesson = self.method(case)
+        if lesson.gold or not np.array_equal(lesson.targets, taught(case.unlabeled["teacher"], case).targets):
+            raise ConfigError(
+                "weights are not all that this method teaches",
+                where=f"{self.name}(evidence)",
+                found="other targets, or gold rows as labels",
+                expected="a method that weighs the teacher's own targets",
+                remedy=f"train with it, distill(…, rule={self.name}), or write tables of targets, wdistill weigh --method best",
+            )
+        return lesson.weights
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(self.opinions)})"

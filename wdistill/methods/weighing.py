@@ -62,12 +62,12 @@ def paper_and_fidelity(case: Case) -> Lesson:
 
 
 def one_minus_error(case: Case) -> Lesson:
-    """1 − the paper's estimate of the error: no distortion."""
+    """1 − the paper's estimate of the error: no distortion. Our own, to see what the distortion adds."""
     return taught(case.unlabeled["teacher"], case, 1.0 - neighbors_error(case)[1])
 
 
 def learned(learner: Learner) -> Method:
-    """1 − a learned chance of error."""
+    """1 − a learned chance of error, as failure prediction has it (Corbière et al., NeurIPS 2019)."""
 
     def method(case: Case) -> Lesson:
         return taught(case.unlabeled["teacher"], case, 1.0 - learned_error(case, learner)[1])
