@@ -33,7 +33,7 @@ class Teaching:
                 where=f"{self.name}(evidence)",
                 found="other targets, or gold rows as labels",
                 expected="a method that weighs the teacher's own targets",
-                remedy=f"train with it, distill(…, rule={self.name}), or write tables of targets, wdistill weigh --method best",
+                remedy=f"train with it, distill(…, rule={self.name}), or write tables, wdistill weigh --method best",
             )
         return lesson.weights
 
