@@ -82,9 +82,10 @@ def rendered(figure: Figure, format: Literal["svg", "png"]) -> bytes:  # noqa: A
     return buffer.getvalue()
 
 
-def each_budget(stem: str, lines: Sequence[Line], draw: Callable[[list[Line]], Figure]) -> dict[str, Figure]:
-    """One figure for every budget: STEM of the first, then STEM-2, …"""
-    return _numbered(stem, [draw(group) for group in budgets(lines)])
+def each_budget(stem: str, lines: Sequence[Line], draw: Callable[[list[Line]], Figure | None]) -> dict[str, Figure]:
+    """One figure for every budget that has something to draw: STEM of the first, then STEM-2, …"""
+    drawn = [draw(group) for group in budgets(lines)]
+    return _numbered(stem, [figure for figure in drawn if figure is not None])
 
 
 def each_labels(
@@ -95,9 +96,14 @@ def each_labels(
     return _numbered(stem, [draw(group, found) for group in groups for found in labels_of(group)])
 
 
-def trajectories(group: Sequence[Line], arms: Sequence[str], title: str) -> Figure:
-    """Test accuracy after every epoch, one panel for every number of labels: Figures 11 to 15. For lines of one budget."""
+def trajectories(group: Sequence[Line], arms: Sequence[str], title: str) -> Figure | None:
+    """Test accuracy after every epoch, one panel for every number of labels: Figures 11 to 15. For lines of one budget.
+
+    None where none of these arms was run.
+    """
     wanted = labels_of(group)
+    if not _present(group, arms):
+        return None
 
     def draw(panels: list[Axes]) -> None:
         for axes, labels in zip(panels, wanted, strict=True):
@@ -108,8 +114,13 @@ def trajectories(group: Sequence[Line], arms: Sequence[str], title: str) -> Figu
     return _figure(len(wanted), ACROSS, draw, _present(group, arms), said)
 
 
-def best(group: Sequence[Line], arms: Sequence[str], paper: Paper, title: str) -> Figure:
-    """Best accuracy against the number of labels, and the paper's beside it: Figure 2, second row. For one budget."""
+def best(group: Sequence[Line], arms: Sequence[str], paper: Paper, title: str) -> Figure | None:
+    """Best accuracy against the number of labels, and the paper's beside it: Figure 2, second row. For one budget.
+
+    None where none of these arms was run.
+    """
+    if not _present(group, arms):
+        return None
 
     def draw(panels: list[Axes]) -> None:
         _best(panels[0], group, arms)
@@ -220,16 +231,20 @@ def _printed(axes: Axes, paper: Paper, arms: Sequence[str]) -> None:
 def _margins(axes: Axes, lines: Sequence[Line]) -> None:
     """Accuracy of the teacher by margin, with its standard error, and beneath it a low skyline of the rows.
 
-    Trials that share a teacher share most rows too, so that only the first of them counts.
+    Trials that share a teacher may share most of their rows: the standard error is then that of a single trial's rows.
     """
     known = [line for line in lines if line.get("margins")]
-    found = [line["margins"] for line in (known[:1] if known and known[0]["repeat"] is None else known)]
+    found = [line["margins"] for line in known]
     if found:
+        trials_of_one = len(known) if known[0]["repeat"] is None else 1
         right, wrong = (np.sum([each[name] for each in found], axis=0) for name in ("right", "wrong"))
         every, edges = right + wrong, np.linspace(0, 1, len(right) + 1)
         filled = every > 0
         share = right[filled] / every[filled]
-        error = [standard_error(int(a), int(b)) for a, b in zip(right[filled], every[filled], strict=True)]
+        single = [
+            np.sqrt(trials_of_one) * standard_error(int(a), int(b))
+            for a, b in zip(right[filled], every[filled], strict=True)
+        ]
         rows = axes.twinx()
         rows.bar(edges[:-1], every / every.sum(), 1 / len(right), align="edge", color=PALE)
         rows.set_ylim(0, 4 * (every / every.sum()).max())
@@ -238,7 +253,7 @@ def _margins(axes: Axes, lines: Sequence[Line]) -> None:
         axes.set_zorder(rows.get_zorder() + 1)
         axes.patch.set_visible(False)
         places = (edges[:-1] + edges[1:])[filled] / 2
-        low, high = np.minimum(error, share), np.minimum(error, 1 - share)  # a bar ends where accuracies end
+        low, high = np.minimum(single, share), np.minimum(single, 1 - share)  # a bar ends where accuracies end
         axes.errorbar(
             places, 100 * share, 100 * np.stack([low, high]), color=BLUE, marker="o", markersize=4, linewidth=1.5, capsize=2
         )

@@ -212,8 +212,7 @@ def run_trial(trial: Trial) -> Line:
     logits = read_labels(trial.folder / "labels", "unlabeled")
     assert logits is not None
     right = logits.argmax(axis=1) == dataset.train.labels[rows["unlabeled"]]
-    outcome, models = report.outcome, [Ledger(trial.model_folder(which)) for which in ("teacher", "student")]
-    spent = [*outcome.seconds.values(), *(sum(each.state["seconds"].values()) for each in models)]
+    outcome, models = report.outcome, {which: Ledger(trial.model_folder(which)) for which in ("teacher", "student")}
     return {
         **identity_of(trial, dataset),
         "paper_budget": full_budget_of(trial.paper, trial.labels) if experiment.in_paper else None,
@@ -225,7 +224,8 @@ def run_trial(trial: Trial) -> Line:
         "trained_by": {which: _trained_by(trial.model_folder(which)) for which in ("teacher", "student")},
         "warnings": list(outcome.warnings),
         **_where(outcome),
-        "seconds": round(sum(spent), 1),
+        "seconds": round(sum(outcome.seconds.values()), 1),
+        "model_seconds": {which: round(sum(each.state["seconds"].values()), 1) for which, each in models.items()},
     }
 
 

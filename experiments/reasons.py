@@ -24,7 +24,7 @@ def reasons(lines: Mapping[str, Sequence[Line]]) -> str:
                 cells = [_weights(found, arm) for arm in ARMS]
                 if any(cells):
                     seen = [_seen(found, what) for what in ("error", "distortion")]
-                    told = [name, short(group), f"{labels:,}", f"{wrong:.1f} %", *(cell or "–" for cell in (*seen, *cells))]
+                    told = [name, short(found), f"{labels:,}", f"{wrong:.1f} %", *(cell or "–" for cell in (*seen, *cells))]
                     rows.append(f"| {' | '.join(told)} |")
     meaning = (
         "Of the wrongly / of the rightly labeled unlabeled rows: mean error and median distortion as debiased estimates "

@@ -110,7 +110,8 @@ def is_done(trial: Trial, known: Iterable[Line]) -> bool:
 def is_full(experiment: Experiment, line: Line) -> bool:
     """Whether a line is one of those that the experiment asks for, with nothing shortened."""
     full = {**line, "budget": full_budget_of(experiment, line["labels"]), "recipe": to_json(experiment.recipe)}
-    known = line["labels"] in experiment.labels and set(experiment.arms) <= set(line["arms"])
+    known = line["labels"] in experiment.labels and line["trial"] < experiment.trials
+    known = known and set(experiment.arms) <= set(line["arms"])
     return known and lines.key(line) == lines.key(full)
 
 

@@ -93,7 +93,7 @@ def operations(folder: Path) -> list[str]:
     return log.read_text().splitlines()
 
 
-TIMES = ("seconds", "forward_seconds", "estimate_seconds", "spent", "environment")
+TIMES = ("seconds", "model_seconds", "forward_seconds", "estimate_seconds", "spent", "environment")
 
 
 def timeless(value: object) -> object:

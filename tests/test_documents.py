@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from experiments.catalogue import ITEMS
 from experiments.documents import END, filled, mark, reproduced
+from experiments.figures import rendered
 from experiments.lines import Line
 from experiments.protocol import Item
 from experiments.reasons import reasons
@@ -15,6 +18,8 @@ from experiments.reproducing import HERE, read_lines
 
 DOCUMENTS = (HERE / "README.md", HERE.parent / "README.md")
 REMEDY = "run: wdistill reproduce all --trials 0"
+PLACE = r"-?\d+\.\d+"  # a number in a figure that rounding may touch
+PARTS = ((PLACE, re.split), (PLACE, re.findall))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(HERE.parent)))
@@ -32,8 +37,22 @@ def test_the_tables_in_the_repository_are_those_of_the_lines(item: Item) -> None
         assert not path.exists(), f"a table without lines: {path}"
         return
     assert path.read_text() == item.tables(known), REMEDY
-    missing = [stem for stem in item.figures(known) if not (HERE / "figures" / f"{stem}.svg").exists()]
-    assert not missing, REMEDY
+    for stem, figure in item.figures(known).items():
+        path = HERE / "figures" / f"{stem}.svg"
+        assert path.exists() and same_picture(path.read_text(), rendered(figure, "svg").decode()), f"{stem}: {REMEDY}"
+
+
+def same_picture(one: str, other: str) -> bool:
+    """Whether two figures have the same words and lines, their places to a hundredth."""
+    words, places = ([split(pattern, text) for text in (one, other)] for pattern, split in PARTS)
+    return words[0] == words[1] and np.allclose(*(np.array(each, float) for each in places), rtol=0, atol=0.02)
+
+
+def test_a_stale_figure_is_seen() -> None:
+    one = '<path d="M 1.500 2 L 3.25 4"/><text>3 trials</text>'
+    assert same_picture(one, one) and same_picture(one, one.replace("3.25", "3.255"))
+    for stale in (one.replace("3.25", "3.5"), one.replace("3 trials", "4 trials"), one.replace("path", "line")):
+        assert not same_picture(one, stale)
 
 
 def test_no_figure_is_left_over() -> None:

@@ -23,6 +23,7 @@ from experiments.protocol import Experiment, Item, Trial, full_budget_of, pretra
 from tests.killing import timeless
 from tests.reproducing import FRESH, SHARED, TEST, TINY, catalogue, ids, make_data, parameters, reproduce, trials
 from wdistill import Evidence, arm, debiased, oracle, store, unweighted
+from wdistill.arms import arms_of
 from wdistill.datasets import Dataset, load, save_prepared
 from wdistill.errors import BusyError
 from wdistill.ledger import peek
@@ -30,8 +31,8 @@ from wdistill.training import work
 from wdistill.training.stage import Stage
 
 LABELS = 6
-BUDGET = "--labels 6 --trials 1 --epochs 1 --pretraining 1 --unlabeled 2 --validation 4 --test 4 --batch-size 8 --size 32"
-SMALL = BUDGET.split()  # a step and a half for every arm
+BUDGET = "--labels 6 --trials 1 --pretraining 1 --unlabeled 2 --validation 4 --test 4 --batch-size 8 --size 32"
+SMALL = BUDGET.split()  # a step for every arm and epoch
 ROOT = Path(__file__).parent.parent
 
 
@@ -88,11 +89,16 @@ def test_every_item_is_run_and_drawn_and_not_run_again(
     item: Item, data: Path, results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = set((results / "figures").glob("*.svg"))
-    assert reproduce(data, results, item.name, *SMALL) == 0
+    epochs = 2 if any(refreshed(each) for each in item.experiments) else 1  # weights are refreshed before the second
+    budget = (*SMALL, "--epochs", str(epochs))
+    assert reproduce(data, results, item.name, *budget) == 0
     for experiment in item.experiments:
-        (line,) = read(results, experiment)
+        (line,) = (line for line in read(results, experiment) if line["budget"]["epochs"] == epochs)
         assert list(line["arms"]) == list(experiment.arms)
-        assert all(0 <= arm["final"] <= arm["best"] <= 1 and len(arm["trajectory"]) == 1 for arm in line["arms"].values())
+        assert all(0 <= each["final"] <= each["best"] <= 1 for each in line["arms"].values())
+        assert all(len(each["trajectory"]) == epochs for each in line["arms"].values())
+        for name in refreshed(experiment):
+            assert [each["after"] for each in line["arms"][name]["weights"]] == [0, 1]
         alike = [each for each in item.experiments if list(each.arms) == list(experiment.arms)]
         assert shown(results / "tables" / f"{item.name}.md", experiment) >= len(alike)
     figures = set((results / "figures").glob("*.svg"))
@@ -101,10 +107,16 @@ def test_every_item_is_run_and_drawn_and_not_run_again(
     told, kept = capsys.readouterr(), {path: path.read_bytes() for path in (results / "results").glob("*.jsonl")}
     assert "instead of" in told.err or "nothing to run" in told.err
     monkeypatch.setattr(reproducing, "run", None)
-    assert reproduce(data, results, item.name, *SMALL) == 0
+    assert reproduce(data, results, item.name, *budget) == 0
     again = capsys.readouterr()
     assert "nothing to run" in again.err and again.out == told.out
     assert {path: path.read_bytes() for path in kept} == kept
+
+
+def refreshed(experiment: Experiment) -> list[str]:
+    """The arms whose weights are estimated anew after every epoch."""
+    found = arms_of(dict(experiment.arms), experiment.recipe)
+    return [name for name, each in found.items() if each.recipe(experiment.recipe).refresh]
 
 
 def shown(table: Path, experiment: Experiment) -> int:
@@ -367,6 +379,7 @@ def test_the_list_counts_trials_and_those_of_the_full_budget(
     done: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert [reproducing.is_full(SHARED, line) for line in read(done)] == [True, True]
+    assert not reproducing.is_full(SHARED, {**read(done)[0], "trial": SHARED.trials})  # more than was asked for
     short = {**read(done)[0], "budget": full_budget_of(shortened(FRESH, epochs=1), 12)}
     few = {**read(done)[0], "arms": {"unweighted": {}}}
     assert not any(reproducing.is_full(FRESH, line) for line in (short, few, {**read(done)[0], "labels": 11}))

@@ -37,7 +37,9 @@ class Dataset:
     classes: int
     train: Rows
     test: Rows
-    official: bool  # whether it was read from the official files, and their checksums were the published ones
+    official: (
+        bool  # whether it was read from the official files, whose checksums were the published ones as far as there are any
+    )
     source: str  # in words
     sha256: str = ""  # of the digests of the arrays, where they were loaded
 
