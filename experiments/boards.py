@@ -166,7 +166,7 @@ def _safe(mine: Sequence[Line], plan: Plan, *, final: bool) -> Goal:
     compared = f"{count(len(tested), 'comparison')}, corrected at each number of gold rows, {trials}"
     if lost:
         return Goal(name, False, final, f"Below on {listed(lost)}, of {compared}.")
-    worst = min(found, key=lambda key: found[key].mean)
+    worst = min(tested, key=lambda key: found[key].mean)
     return Goal(name, True, final, f"In none of {compared}; lowest on {_place(*worst)}, {points(found[worst])} points.")
 
 

@@ -34,13 +34,15 @@ def caption(group: Sequence[Line]) -> str:
 def short(group: Sequence[Line]) -> str:
     """The least that a figure must say: "20 of 200 epochs, 10,000 of 63,757 unlabeled rows, 3 trials, unofficial copy".
 
-    Where teacher and student were trained for another number of epochs: "8 of 200 epochs after 20 on the labels".
+    Where teacher and student were trained for another number of epochs: "8 of 200 epochs after 20 on the labels",
+    or "after 20 and 40" if they differ.
     """
     budget, paper = group[0]["budget"], group[0]["paper_budget"]
     ours, theirs = budget.get("epochs"), (paper or budget).get("epochs")
     epochs = f"{ours} epochs" if ours == theirs else f"{ours} of {theirs} epochs"
-    before = sorted({budget[name] for name in ("teacher_epochs", "student_epochs") if budget.get(name, ours) != ours})
-    epochs += f" after {' or '.join(map(str, before))} on the labels" if before else ""
+    first = [budget.get(name, ours) for name in ("teacher_epochs", "student_epochs")]
+    if set(first) != {ours}:
+        epochs += f" after {' and '.join(map(str, dict.fromkeys(first)))} on the labels"
     copy = [] if group[0]["data"].get("official") else ["unofficial copy"]
     fresh = [] if group[0]["repeat"] is None else ["fresh teachers"]
     return ", ".join(

@@ -236,15 +236,12 @@ def _margins(axes: Axes, lines: Sequence[Line]) -> None:
     known = [line for line in lines if line.get("margins")]
     found = [line["margins"] for line in known]
     if found:
-        trials_of_one = len(known) if known[0]["repeat"] is None else 1
+        times = len(known) if known[0]["repeat"] is None else 1
         right, wrong = (np.sum([each[name] for each in found], axis=0) for name in ("right", "wrong"))
         every, edges = right + wrong, np.linspace(0, 1, len(right) + 1)
         filled = every > 0
         share = right[filled] / every[filled]
-        single = [
-            np.sqrt(trials_of_one) * standard_error(int(a), int(b))
-            for a, b in zip(right[filled], every[filled], strict=True)
-        ]
+        single = [standard_error(a / times, b / times) for a, b in zip(right[filled], every[filled], strict=True)]
         rows = axes.twinx()
         rows.bar(edges[:-1], every / every.sum(), 1 / len(right), align="edge", color=PALE)
         rows.set_ylim(0, 4 * (every / every.sum()).max())

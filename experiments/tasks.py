@@ -90,6 +90,7 @@ def keel(name: str, part: int = 0) -> Callable[[Path | None], Pool]:
         found = _arrays(root, "keel", name)
         order = np.random.default_rng(0).permutation(len(found["labels"]))
         size = max(1500, len(order) // 5)
+        assert (part + 1) * size <= len(order), f"{name} has no part {part}"
         tested, rest = order[part * size : (part + 1) * size], np.delete(order, slice(part * size, (part + 1) * size))
         inputs, labels = found["inputs"], found["labels"]
         return Pool(inputs[rest], labels[rest], inputs[tested], labels[tested], inputs[rest])

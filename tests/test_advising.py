@@ -98,21 +98,19 @@ def test_few_rows_cannot_tell() -> None:
 
 
 def test_each_sentence_has_its_reason() -> None:
-    teacher = share(80, 100)
-    assert verdict(teacher, False, False, gain(3.0, 0.5), 100) == "use the gold as labels"  # the choice does not take it
-    more = "use the gold as labels; 150 more would tell whether to correct the targets"
-    assert verdict(teacher, False, False, gain(1.0, 0.8), 100) == more  # nor that, but a few rows leave much open
-    assert verdict(teacher, False, False, gain(-1.0, 2.0), 100) == "use the gold as labels"
-    assert verdict(teacher, True, True, gain(-3.0, 0.5), 100) == "use the gold as labels"  # it would do harm
-    assert verdict(teacher, True, True, gain(0.02, 0.1), 100) == "use the gold as labels"  # little, whatever it is
-    assert verdict(share(999, 1000), True, True, gain(3.0, 0.5), 1000) == "nothing to win: train unweighted"
-    assert verdict(teacher, True, False, gain(0.3, 0.1), 9000) == "use the gold as labels"  # sure, and too little
-    assert verdict(teacher, True, True, gain(0.42, 0.003), 9000) == "correct the targets: about +0.4 points"
-    assert verdict(share(12, 12), True, True, gain(3.0, 0.5), 12).startswith("cannot tell with 12 gold rows: ")
-    assert verdict(teacher, True, True, gain(2.44, 0.5), 100) == "correct the targets: about +2.4 points"
-    assert verdict(teacher, True, True, gain(0.5, 0.5), 100) == "cannot tell with 100 gold rows: 290 more would"
-    assert verdict(teacher, True, True, gain(0.01, 1.0), 100) == "cannot tell with 100 gold rows, and more would hardly help"
-    assert verdict(teacher, True, True, gain(-0.1, 1.0), 100) == "cannot tell with 100 gold rows, and more would hardly help"
+    teacher, labels = share(80, 100), "use the gold as labels"
+    assert verdict(teacher, False, gain(3.0, 0.5), 100) == labels  # the choice does not take it
+    assert verdict(teacher, False, gain(-3.0, 0.5), 100) == labels  # it would do harm
+    assert verdict(teacher, False, gain(0.02, 0.1), 100) == labels  # little, whatever it is
+    assert verdict(teacher, False, gain(-1.0, 2.0), 100) == labels  # nobody labels so many rows to see it
+    more = f"{labels}; 150 more would tell whether to correct the targets"
+    assert verdict(teacher, False, gain(1.0, 0.8), 100) == more  # not taken either, but few rows leave much open
+    assert verdict(share(999, 1000), True, gain(3.0, 0.5), 1000) == "nothing to win: train unweighted"
+    assert verdict(share(12, 12), True, gain(3.0, 0.5), 12).startswith("cannot tell with 12 gold rows: ")
+    assert verdict(teacher, True, gain(2.44, 0.5), 100) == "correct the targets: about +2.4 points"
+    assert verdict(teacher, True, gain(0.42, 0.003), 9000) == "correct the targets: about +0.4 points"
+    assert verdict(teacher, True, gain(0.5, 0.5), 100) == "cannot tell with 100 gold rows: 290 more would"
+    assert verdict(teacher, True, gain(0.41, 9.0), 100) == "cannot tell with 100 gold rows, and more would hardly help"
 
 
 def test_a_teacher_is_trusted_after_so_many_rows() -> None:

@@ -68,7 +68,9 @@ def test_what_teaches_more_than_weights_gives_no_weights() -> None:
     random = np.random.default_rng(0)
     gold, rest = (random.dirichlet(np.ones(3), n).astype(np.float32) for n in (40, 50))
     seen = Evidence(random.integers(0, 3, 40), gold, gold, rest, rest)
-    for arm in (best, Teaching("corrected", corrected.corrected("teacher", "student"))):
+    others = {"corrected": corrected.corrected("teacher", "student"), "mixed": robust.mixed, "forward": robust.forward}
+    others["refreshed"] = weighing.paper(refresh=True)
+    for arm in (best, *(Teaching(name, method) for name, method in others.items())):
         with pytest.raises(ConfigError, match="weights are not all that this method teaches"):
             arm(seen)
     assert np.array_equal(Teaching("paper", weighing.paper())(seen), weighing.paper()(Case(seen)).weights)

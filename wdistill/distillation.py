@@ -258,7 +258,7 @@ class _Distillation:
         if found.unlabeled:
             checks.warn(f"{found.unlabeled} validation rows are also among the unlabeled rows: allowed, and worth knowing")
         if found.same is not None:
-            checks.warn(f"{len(found.same) - len(np.unique(found.same))} validation rows have the inputs of another one")
+            checks.warn(f"{len(found.same) - len(np.unique(found.same))} validation rows repeat the inputs of another one")
         if found.tested:
             checks.warn(f"{found.tested} test rows are also among the labeled rows: test accuracies are too good")
         return {**splits, "validation": replace(splits["validation"], same=found.same)}, found

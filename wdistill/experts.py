@@ -22,7 +22,7 @@ from wdistill.methods.folds import Ints, folds_of
 from wdistill.methods.forest import Forest, cross_fitted_forest, fit_forest, need_learning
 from wdistill.methods.guards import Finding, doubled, learned_from, repeated
 from wdistill.methods.lessons import Case, Opinion
-from wdistill.methods.repeats import keys_of, leaked, one_of_each, twice
+from wdistill.methods.repeats import among, by_itself, keys_of, leaked, one_of_each
 from wdistill.options import BestOptions, check_best
 from wdistill.readers import Chunk, Table, open_tables
 from wdistill.sampling import draw_ids, gather
@@ -31,6 +31,7 @@ from wdistill.validation import holder, naming_ids, naming_place, same_class_nam
 from wdistill.weighting import probabilities
 
 ENTRIES = 20_000_000  # and predictions of each expert
+SEEN = 10_000  # unlabeled rows whose inputs are looked at before the forest learns
 CHECKED = 1.0  # how far rows that were checked one table at a time may still sum from 1
 
 
@@ -152,19 +153,19 @@ def _with_forest(found: Panel, gold: Sequence[Table], labeled: Sequence[Table]) 
     inputs = gather(gold, {name: found.read}, found.ids, chunk_rows(1), False)[0][name]
     found = replace(found, inputs=inputs)
     mine, rest, more = keys_of(inputs), keys_of(_some_inputs(found)), (inputs[:0], labels[:0])
-    theirs, findings = mine[:0], found.findings
+    findings = found.findings
     if labeled:
         ids, *own = _labeled(found, labeled)
         named = all(
             "id" in table.columns for table in (*gold, *labeled)
         )  # else ids are row numbers, and equal ones mean nothing
         theirs = keys_of(own[0])
-        learned = leaked(np.isin(mine, theirs), twice(theirs), np.isin(rest, theirs))
-        again = np.isin(theirs, mine[learned]) | (named & _is_in(ids, found.ids))
-        learned |= named & _is_in(found.ids, ids)
+        learned = leaked(np.isin(mine, theirs), among(rest, theirs))
+        again = np.isin(theirs, mine[learned]) | (named & is_in(ids, found.ids))
+        learned = learned | (named & is_in(found.ids, ids))
         more = own[0][~again], own[1][~again]
         findings = learned_from(int(learned.sum()), len(labels))
-    same = one_of_each(mine, theirs, rest)
+    same = one_of_each(mine, rest)
     said = cross_fitted_forest(inputs, labels, folds_of(labels, same=same), more, classes)
     forest = fit_forest(np.concatenate([more[0], inputs]), np.concatenate([more[1], labels]), classes)
     opinions = {**found.opinions, "forest": said}
@@ -173,13 +174,19 @@ def _with_forest(found: Panel, gold: Sequence[Table], labeled: Sequence[Table]) 
 
 def _some_inputs(found: Panel) -> NDArray[Any]:
     """Inputs of the first unlabeled rows: enough to see how common repeats are."""
-    name = found.options.inputs or ""
+    name, parts, rows = found.options.inputs or "", [], 0
     table = found.sides[name]
-    return next((found.read(table, chunk, name) for chunk in table.chunks([name])), np.empty((0, 1), np.float32))
+    for chunk in table.chunks([name], rows=chunk_rows(1)):
+        parts.append(found.read(table, chunk, name)[: SEEN - rows])
+        rows += len(parts[-1])
+        if rows >= SEEN:
+            break
+    return np.concatenate(parts) if parts else np.empty((0, 1), np.float32)
 
 
-def _is_in(ids: pa.Array, others: pa.Array) -> NDArray[np.bool_]:
-    return np.asarray(pc.is_in(ids, value_set=others))
+def is_in(ids: pa.Array, others: pa.Array) -> NDArray[np.bool_]:
+    """Which ids (n,) are among others; none where these are of another type."""
+    return np.asarray(pc.is_in(ids, value_set=others)) if ids.type == others.type else np.zeros(len(ids), bool)
 
 
 def _labeled(found: Panel, tables: Sequence[Table]) -> tuple[pa.Array, NDArray[Any], NDArray[np.integer]]:
@@ -231,8 +238,8 @@ def consult(found: Panel, seed: int = 0) -> Consulted:
     if found.forest is not None and found.inputs is not None:
         inputs = given[options.inputs or ""]
         opinions["forest"] = Opinion(found.opinions["forest"], found.forest(inputs))
-        theirs = keys_of(inputs)
-        met_by_inputs = leaked(np.isin(keys_of(found.inputs), theirs), twice(theirs))
+        mine, rest = keys_of(found.inputs), keys_of(inputs)
+        met_by_inputs = leaked(np.isin(mine, rest), by_itself(rest))
         findings = findings or repeated(int(met_by_inputs.sum()), len(found.ids), "inputs")
     evidence = replace(found.evidence, teacher=given["teacher"], student=given["student"], tolerance=CHECKED)
     case = Case(evidence, opinions, "hard" if options.targets == "hard" else "soft", seed, found.same)

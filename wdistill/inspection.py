@@ -75,7 +75,7 @@ def _bin(values: Floats, wrong: NDArray[np.bool_]) -> Bin:
     return Bin(float(values.min()), float(values.max()), mean, rows, right / rows, standard_error(right, rows))
 
 
-def standard_error(right: int, rows: int) -> float:
+def standard_error(right: float, rows: float) -> float:
     """Of the accuracy `right / rows`: the posterior's standard deviation under a flat prior.
 
     For many rows it is the usual √(a(1 − a) / rows); unlike that, it never claims certainty from a few rows all right.

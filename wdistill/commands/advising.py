@@ -107,12 +107,12 @@ def _write_plan(advice: Advice, consulted: Consulted, gold: Any, path: Path) -> 
     """Ids to label next, no gold rows: for judging drawn at random, for teaching chosen, each in the order to label."""
     import numpy as np
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     from wdistill import outputs
+    from wdistill.experts import is_in
 
     n = len(consulted.ids)
-    labeled = np.flatnonzero(np.asarray(pc.is_in(consulted.ids, value_set=gold))) if consulted.named else np.arange(0)
+    labeled = np.flatnonzero(is_in(consulted.ids, gold)) if consulted.named else np.arange(0)
     order = np.random.default_rng(1).permutation(n)
     judging = order[~np.isin(order, labeled)][: min(PLANNED, n // 2)]
     teaching = advice.next[~np.isin(advice.next, np.concatenate([judging, labeled]))][:PLANNED]
@@ -191,7 +191,7 @@ def _area(auc: float, error: float) -> str:
 
 def _said_and_came(bins: Sequence[Bin]) -> str:
     """Of fifths of the gold rows, from the most trusted: the chance of an error that was given, and how many there were."""
-    return "  ".join(f"{100 * (1 - each.mean):.0f}/{100 * (1 - each.accuracy):.0f}" for each in reversed(bins))
+    return " ".join(f"{100 * (1 - each.mean):.0f}/{100 * (1 - each.accuracy):.0f}" for each in reversed(bins))
 
 
 def _points(value: float) -> str:

@@ -106,7 +106,7 @@ def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
         near, learned = neighbors_error(seen)[0], learned_error(seen, logistic)
         weights = {"paper's weights": debiased(seen.evidence, targets=seen.targets), "1 − learned error": 1.0 - learned[1]}
     look = (*findings, *guarded(seen))
-    said = verdict(teacher, found.supported, found.taken, gain, len(labels))
+    said = verdict(teacher, found.taken, gain, len(labels))
     return Advice(
         gold=len(labels),
         unlabeled=rows,
@@ -126,20 +126,18 @@ def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
     )
 
 
-def verdict(teacher: Interval, supported: bool, taken: bool, gain: Gain, rows: int) -> str:
+def verdict(teacher: Interval, taken: bool, gain: Gain, rows: int) -> str:
     """One sentence, from the teacher's accuracy on so many gold rows, the choice, and the gain."""
     open_still = f"cannot tell with {rows:,} gold rows"
     if gain.reach(100 * (1 - teacher.value)) < NOTHING:
         missing = rows_to_trust(teacher.value, rows, gain.reach)
         return f"{open_still}: {missing:,} more would" if missing else "nothing to win: train unweighted"
-    if gain.known.low > 0 and taken:
-        return f"correct the targets: about {gain.points:+.1f} points"
     more = rows_to_tell(gain, rows)
-    if not supported:
+    if not taken:
         open_much = gain.known.low < 0 and gain.known.high > POSSIBLE and more is not None
-        return f"use the gold as labels; {more:,} more would tell whether to correct the targets" if open_much else GOLD
-    if gain.known.high < 0 or gain.known.within(NOTHING) or gain.known.low > 0:
-        return GOLD
+        return f"{GOLD}; {more:,} more would tell whether to correct the targets" if open_much else GOLD
+    if gain.known.low > 0:
+        return f"correct the targets: about {gain.points:+.1f} points"
     return f"{open_still}: {more:,} more would" if more is not None else f"{open_still}, and more would hardly help"
 
 

@@ -18,7 +18,7 @@ def folds_of(labels: NDArray[np.integer], parts: int = PARTS, seed: int = 0, sam
 
     `same` (m,): the first row that is the same as this one; such rows are in one fold.
     """
-    if same is not None:
+    if same is not None and len(np.unique(same)) > 1:  # else nobody would be left to learn from
         first, place = np.unique(same, return_inverse=True)
         return folds_of(labels[first], parts, seed)[place]
     m = len(labels)

@@ -56,7 +56,7 @@ def doubled(same: Ints | None) -> tuple[Finding, ...]:
         return ()
     count, rows = len(same) - len(np.unique(same)), len(same)
     text = (
-        f"{count:,} of {rows:,} gold rows have the inputs of another one: none answers for the other, but intervals count "
+        f"{count:,} of {rows:,} gold rows repeat the inputs of another one: none answers for the other, but intervals count "
         "all of them and are too narrow"
     )
     return (Finding(text, {"rows": float(count)}),)

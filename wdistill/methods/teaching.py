@@ -11,6 +11,7 @@ from wdistill.errors import ConfigError
 from wdistill.evidence import Evidence
 from wdistill.methods import choosing
 from wdistill.methods.lessons import Case, Method, taught
+from wdistill.methods.losses import CrossEntropy
 
 OPINIONS = ("second", "forest", "retrained")  # a student of the same kind, a random forest, and the teacher, all with gold
 
@@ -27,11 +28,12 @@ class Teaching:
         """Its weights (n,), of a method that does nothing but weigh."""
         case = Case(evidence)
         lesson = self.method(case)
-        if lesson.gold or not np.array_equal(lesson.targets, taught(case.unlabeled["teacher"], case).targets):
+        plain = isinstance(lesson.loss, CrossEntropy) and lesson.refresh is None and not lesson.gold
+        if not plain or not np.array_equal(lesson.targets, taught(case.unlabeled["teacher"], case).targets):
             raise ConfigError(
                 "weights are not all that this method teaches",
                 where=f"{self.name}(evidence)",
-                found="other targets, or gold rows as labels",
+                found="other targets, another loss, refreshed weights, or gold rows as labels",
                 expected="a method that weighs the teacher's own targets",
                 remedy=f"train with it, distill(…, rule={self.name}), or write tables, wdistill weigh --method best",
             )

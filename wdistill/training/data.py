@@ -14,7 +14,7 @@ from torch import Tensor
 
 from wdistill import checks, store
 from wdistill.errors import InputError, LeakError
-from wdistill.methods.repeats import Keys, keys_of, leaked, one_of_each, twice
+from wdistill.methods.repeats import Keys, among, by_itself, keys_of, leaked, one_of_each
 from wdistill.threads import blocks
 from wdistill.training.inputs import Held, Inputs, Mapped, Picked, Streamed, materialise, read_item, spill
 
@@ -50,7 +50,8 @@ class Split:
     def fingerprint(self) -> dict[str, Any]:
         labels = "" if self.labels is None else store.digest(self.labels.numpy().tobytes())
         ids = store.digest("\n".join(map(str, self.ids.tolist())).encode())
-        return {**(self.known or self.inputs.fingerprint()), "labels": labels, "ids": ids}
+        same = {} if self.same is None else {"same": store.digest(self.same.tobytes())}
+        return {**(self.known or self.inputs.fingerprint()), "labels": labels, "ids": ids, **same}
 
 
 def split_of(name: str, given: Any, *, labels: bool, folder: Path, spilled: bool = False) -> Split:
@@ -83,8 +84,13 @@ def split_of(name: str, given: Any, *, labels: bool, folder: Path, spilled: bool
 
 def on_device(split: Split, device: torch.device) -> Split:
     """Rows that are held in memory, moved to where the model is."""
-    held = isinstance(split.inputs, Held) and device.type != "cpu"
-    return replace(split, inputs=Held(split.inputs.values.to(device))) if held and isinstance(split.inputs, Held) else split
+    return replace(split, inputs=_moved(split.inputs, device)) if device.type != "cpu" else split
+
+
+def _moved(inputs: Inputs, device: torch.device) -> Inputs:
+    if isinstance(inputs, Picked):
+        return replace(inputs, inputs=_moved(inputs.inputs, device))
+    return Held(inputs.values.to(device)) if isinstance(inputs, Held) else inputs
 
 
 def has_ids(given: Any) -> bool:
@@ -107,15 +113,15 @@ def repeats_of(splits: Mapping[str, Split]) -> Repeats:
     """Look at the inputs of all rows that are in memory or in a file."""
     keys = {name: _row_keys(split) for name, split in splits.items()}
     known, gold, rest = (keys[name] for name in ("labeled", "validation", "unlabeled"))
-    by_chance = twice(known), np.isin(rest, known)
-    learned = leaked(np.isin(gold, known), *by_chance)
-    pooled = leaked(np.isin(gold, rest), twice(rest), np.isin(known, rest))
-    tested = leaked(np.isin(keys.get("test", gold[:0]), known), *by_chance)
+    by_chance = among(rest, known)
+    learned = leaked(np.isin(gold, known), by_chance)
+    pooled = leaked(np.isin(gold, rest), by_itself(rest))
+    tested = leaked(np.isin(keys.get("test", gold[:0]), known), by_chance)
     return Repeats(
         labeled=learned,
         again=np.isin(known, gold[learned]),
         unlabeled=int(pooled.sum()),
-        same=one_of_each(gold, known, rest),
+        same=one_of_each(gold, rest),
         tested=int(tested.sum()),
     )
 

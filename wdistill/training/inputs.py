@@ -193,6 +193,8 @@ def union(parts: Sequence[Inputs]) -> Inputs:
     held = [found.values for part in parts if (found := _in_memory(part)) is not None]
     if len(held) < len(parts):
         return Union(parts)
+    if len({values.dtype for values in held}) > 1 and all(values.is_floating_point() for values in held):
+        held = [values.float() for values in held]  # as they are used
     kinds = {(values.dtype, values.shape[1:]) for values in held}
     if len(kinds) > 1:
         raise _different_kinds(kinds)
