@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import csv
 import hashlib
+import re
 import runpy
 import signal
 import subprocess
@@ -450,7 +451,9 @@ def test_a_plan_never_replaces_an_input(tables: list[str], tmp_path: Path, capsy
     assert "--plan" in fail(capsys, "advise", *tables, "--plan", tmp_path / "nowhere" / "next.csv")
 
 
-def test_the_tables_of_the_example_are_corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tables_of_the_example_are_corrected_and_advised_on_as_the_document_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.undo()  # the forest as it is
     monkeypatch.setattr(sys, "argv", ["tables.py", str(tmp_path / "digits")])
     runpy.run_path(str(Path(__file__).parents[1] / "examples" / "tables.py"), run_name="__main__")
@@ -459,3 +462,11 @@ def test_the_tables_of_the_example_are_corrected(tmp_path: Path, monkeypatch: py
     truth = load_digits().target[found["id"].to_numpy()]
     said = np.stack(pq.read_table(tmp_path / "digits" / "unlabeled.parquet")["teacher"].to_numpy())
     assert np.mean(matrix(found).argmax(axis=1) == truth) > np.mean(said.argmax(axis=1) == truth) + 0.03
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[1] / "docs" / "advise.md").read_text()
+    (command,) = re.findall(r"^wdistill (advise .*?)\n```", text, re.M | re.S)
+    capsys.readouterr()
+    assert cli.main(command.replace("\\\n", "").split()) == 0
+    shown = "\n".join(row.rstrip() for row in capsys.readouterr().out.splitlines())
+    assert f"```text\n{shown}\n```" in text
