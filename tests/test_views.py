@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
 from experiments import figures, lines, tables
 from experiments.captions import caption, short
@@ -509,10 +510,12 @@ def test_temperature_curves() -> None:
 
 
 def test_every_budget_has_a_figure_of_its_own() -> None:
-    made = figures.each_budget(
-        "svhn", [*TRIALS, line({}, epochs=5)], lambda group: figures.trajectories(group, ARMS, "SVHN")
-    )
+    def drawn(*more: Line) -> dict[str, Figure]:
+        return figures.each_budget("svhn", [*TRIALS, *more], lambda group: figures.trajectories(group, list(ARMS), "SVHN"))
+
+    made = drawn(line({"debiased": 0.5}, epochs=5))
     assert list(made) == ["svhn", "svhn-2"] and "5 of 200 epochs" in made["svhn"].get_suptitle()
+    assert list(drawn(line({"another": 0.5}, epochs=5))) == ["svhn"]  # nothing of it to draw
 
 
 def test_the_same_lines_give_the_same_bytes() -> None:
