@@ -37,7 +37,7 @@ bench: $(VENV)/.bench
 memory: setup
 	$(BIN)/python -m benchmarks.memory
 
-# the budget of experiments/README.md: some 25 core-hours, resumable; the data sets must be prepared
+# the budget of experiments/README.md: some 20 core-hours, resumable; the data sets must be prepared
 PAPER_MODELS := --labels 7500 --trials 3 --epochs 8 --pretraining 20 --unlabeled 5000 --test 5000 \
 	--arms unweighted,debiased,oracle,shuffled
 

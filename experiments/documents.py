@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from experiments.claims import claims
 from experiments.lines import Line
 from experiments.reasons import reasons
 from experiments.tables import summary
@@ -22,7 +23,7 @@ def mark(name: str, command: str) -> str:
 def reproduced(lines: Mapping[str, Sequence[Line]]) -> dict[str, str]:
     """All that is made of the lines of the paper's experiments, by mark."""
     known = {name: found for name, found in lines.items() if found}
-    made = {"results": summary, "reasons": reasons}
+    made = {"results": summary, "claims": claims, "reasons": reasons}
     return {mark(name, "wdistill reproduce"): make(known) for name, make in made.items()}
 
 

@@ -18,6 +18,7 @@ Paper = Mapping[str, Mapping[int, Number]]  # arm, or "teacher" → number of la
 Place = TypeVar("Place", bound=Hashable)
 
 MISSING = "–"
+BOTH: tuple[Measure, ...] = ("best", "final")
 MARK = "†"  # of a difference beyond chance
 GAINS = {  # of the summary: an arm, and the one it is compared to
     **dict.fromkeys(("debiased", "debiased-refresh", "fidelity", "composition", "oracle", "shuffled"), "unweighted"),
@@ -63,7 +64,13 @@ def by_temperature(lines: Sequence[Line], temperatures: Sequence[float], paper: 
             parts += [f"{labels:,} labels, {shown}; {_sentence(caption(group))} {BEST}", best, f"{MEANING} {said}"]
             others, said = _temperatures(group, labels, temperatures, {}, ("final", "chosen"))
             parts += [_later(group), others, f"{MEANING} {said}"]
-    return joined(parts if lines else [*parts, "No results yet."])
+    if not lines:
+        wanted = sorted({labels for numbers in paper.values() for labels in numbers})
+        none = [(f"{labels:,} labels:", _temperatures([], labels, temperatures, paper, ("best",))[0]) for labels in wanted]
+        parts += (
+            ["No results yet. The paper's:", *(text for both in none for text in both)] if paper else ["No results yet."]
+        )
+    return joined(parts)
 
 
 def summary(lines: Mapping[str, Sequence[Line]]) -> str:
@@ -78,7 +85,7 @@ def summary(lines: Mapping[str, Sequence[Line]]) -> str:
         (row, arm, measure): _gain(group, labels, arm, base, measure)
         for row, (_, group, labels) in enumerate(places)
         for arm, base in GAINS.items()
-        for measure in _BOTH
+        for measure in BOTH
     }
     tested = corrected(gaps)
     known = [place for place, found in gaps.items() if found]
@@ -90,7 +97,7 @@ def summary(lines: Mapping[str, Sequence[Line]]) -> str:
             group[0]["data"]["name"],
             short(trials(group, labels)),
             f"{labels:,}",
-            *(_gains(gaps, tested, row, arm) + (_gaining(group, labels) if arm == "debiased" else "") for arm in arms),
+            *(two_gains(gaps, tested, row, arm) + (_gaining(group, labels) if arm == "debiased" else "") for arm in arms),
         ]
         for row, name, group, labels in shown
     ]
@@ -103,7 +110,7 @@ def summary(lines: Mapping[str, Sequence[Line]]) -> str:
         if any(_pairs(group) for _, _, group, _ in shown)
         else []
     )
-    told = _tests(gaps.values(), len(tested), [_shared(group) for _, _, group, _ in shown])
+    told = of_tests(gaps.values(), len(tested), [_shared(group) for _, _, group, _ in shown])
     grid = markdown(["experiment", "data", "budget", "labels", *arms], rows)
     return joined([grid, f"{'; '.join([meaning, *others, *hot])}. {told}"])
 
@@ -131,9 +138,6 @@ def of_labels(lines: Sequence[Line], labels: int) -> list[Line]:
     return [line for line in lines if line["labels"] == labels] or list(lines)
 
 
-_BOTH: tuple[Measure, ...] = ("best", "final")
-
-
 def _grid(
     group: Sequence[Line], over: Mapping[str, str | None], paper: Paper, measures: Sequence[Measure]
 ) -> tuple[str, str]:
@@ -154,10 +158,10 @@ def _grid(
         for labels in columns:
             ours = _score(accuracies(group, labels, arm, measure), _number(paper, arm, labels))
             place = arm, measure, labels
-            cells.append(f"{ours}<br>{_gap(gaps[place], tested.get(place), _paper_gap(paper, arm, base, labels))}")
+            cells.append(f"{ours}<br>{_gap(gaps[place], tested.get(place), paper_gap(paper, arm, base, labels))}")
         shown.append([f"{name}<br>over {base}", *cells] if base else [name, *(cell.partition("<br>")[0] for cell in cells)])
     grid = markdown(["labels", *(f"{labels:,}" for labels in columns)], shown)
-    return grid, _tests(gaps.values(), len(tested), [_shared(group)])
+    return grid, of_tests(gaps.values(), len(tested), [_shared(group)])
 
 
 def _temperatures(
@@ -172,9 +176,9 @@ def _temperatures(
         at, base, ours, measure = place
         scores = [_score(accuracies(group, labels, arm, measure), _number(paper, arm, labels)) for arm in (base, ours)]
         name = at if len(measures) == 1 else f"{at}, {measure}"
-        rows.append([name, *scores, _gap(gaps[place], tested.get(place), _paper_gap(paper, ours, base, labels))])
+        rows.append([name, *scores, _gap(gaps[place], tested.get(place), paper_gap(paper, ours, base, labels))])
     grid = markdown(["temperature", "unweighted", "debiased", "debiased over unweighted"], rows)
-    return grid, _tests(gaps.values(), len(tested), [_shared(group)])
+    return grid, of_tests(gaps.values(), len(tested), [_shared(group)])
 
 
 def _later(group: Sequence[Line]) -> str:
@@ -214,7 +218,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def _gaining(group: Sequence[Line], labels: int) -> str:
     """At how many temperatures the weights gained, best / final; nothing where there are none."""
     pairs = _pairs(group)
-    found = [[_difference(group, labels, *pair, measure) for pair in pairs] for measure in _BOTH]
+    found = [[_difference(group, labels, *pair, measure) for pair in pairs] for measure in BOTH]
     gained = " / ".join(str(sum(each is not None and each.mean > EQUAL for each in gaps)) for gaps in found)
     return f" ({gained} of {len(pairs)})" if pairs else ""
 
@@ -247,13 +251,14 @@ def _gap(found: Difference | None, p: float | None, paper: float | None) -> str:
     return (f"{gap(found)}{mark} ({found.trials})" if found else MISSING) + theirs
 
 
-def _gains(
+def two_gains(
     gaps: Mapping[tuple[int, str, Measure], Difference | None],
     tested: Mapping[tuple[int, str, Measure], float],
     row: int,
     arm: str,
 ) -> str:
-    places = [(row, arm, measure) for measure in _BOTH]
+    """A cell with both, best / final."""
+    places = [(row, arm, measure) for measure in BOTH]
     found = [(gaps[place], tested.get(place, 1.0)) for place in places]
     texts = [gap(each) + (MARK if p < LEVEL else "") for each, p in found if each]
     return " / ".join(texts) if len(texts) == len(found) else MISSING
@@ -263,7 +268,7 @@ def _number(paper: Paper, arm: str, labels: int) -> Number | None:
     return paper.get(arm, {}).get(labels)
 
 
-def _paper_gap(paper: Paper, arm: str, base: str | None, labels: int) -> float | None:
+def paper_gap(paper: Paper, arm: str, base: str | None, labels: int) -> float | None:
     """Of the paper's means, in points; none where the same numbers stand beside both arms."""
     if base and paper.get(arm) == paper.get(base):
         return None
@@ -276,7 +281,7 @@ def _printed(number: Number) -> str:
     return f"{mean:g}" + (f" ± {spread:g}" if spread is not None else "")
 
 
-def _tests(gaps: Iterable[Difference | None], tested: int, shared: Sequence[bool]) -> str:
+def of_tests(gaps: Iterable[Difference | None], tested: int, shared: Sequence[bool]) -> str:
     """What a mark means, where there is one teacher in all, none, or only some of the trials."""
     even = any(found and found.trials >= FEWEST and found.p is None for found in gaps)
     untested = "a difference that is the same in every trial is not tested"

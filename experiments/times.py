@@ -4,17 +4,21 @@
 
 All labels, trials, arms and epochs count: rows that are trained on, and rows that are only read, for accuracies after every
 epoch, for the teacher's labels and for weights. Left out as small: augmentation, the k-NN, files. No item of the paper was
-run for so long. The first three arms of small-fashion with 500 labels were trained for 29 to 32 s each, where 30 are
-foretold; where processes shared a core, others took up to twice as long as foretold.
+run for so long; what was run is printed too, foretold and by a clock. On an idle core the two agree (the first three arms of
+small-fashion with 500 labels: 29 to 32 s each, where 30 are foretold); most trials had to share theirs, and took longer.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from experiments.catalogue import ITEMS
+from experiments.lines import Line
 from experiments.protocol import Experiment, Item, full_budget_of
+from experiments.reproducing import HERE, read_lines
 from wdistill.arms import arms_of
 from wdistill.datasets import DATASETS
 from wdistill.recipe import Recipe
@@ -63,29 +67,82 @@ def rounded(hours: float) -> str:
 
 
 def _seconds(experiment: Experiment, labels: int) -> float:
-    size, recipe = experiment.size or DATASETS[experiment.dataset].size, experiment.recipe
-    teacher, student = SPEEDS[experiment.teacher, size], SPEEDS[experiment.student, size]
-    budget = full_budget_of(experiment, labels)
+    models = models_seconds(experiment, labels) * (experiment.trials if experiment.repeats else 1)
+    return models + experiment.trials * arms_seconds(experiment, labels)
+
+
+def models_seconds(experiment: Experiment, labels: int) -> float:
+    """Of teacher and student on the labels."""
+    recipe, (teacher, student) = experiment.recipe, _speeds(experiment)
+    return labels * (recipe.teacher_epochs / teacher.trained + recipe.student_epochs / student.trained)
+
+
+def arms_seconds(experiment: Experiment, labels: int) -> float:
+    """Of one trial: the teacher's labels, and every arm."""
+    teacher, student = _speeds(experiment)
+    budget, recipe = full_budget_of(experiment, labels), experiment.recipe
     validation, unlabeled, test = (int(budget[name]) for name in ("validation", "unlabeled", "test"))
 
     def arm(own: Recipe) -> float:
         """Epochs, each followed by accuracies, and the passes before weights are estimated."""
         rows = labels + unlabeled + (validation if own.validation_in_training == "yes" else 0)
-        trained = VID[experiment.student, experiment.teacher, size] if own.vid else student.trained
+        trained = VID[experiment.student, experiment.teacher, _size(experiment)] if own.vid else student.trained
         estimates = math.ceil(own.epochs / own.refresh) if own.refresh else 1
         read = own.epochs * (validation + test) + estimates * (validation + unlabeled)
         return own.epochs * rows / trained + read / student.read
 
-    pretraining = labels * (recipe.teacher_epochs / teacher.trained + recipe.student_epochs / student.trained)
     labeling = (labels + validation + unlabeled + test) / teacher.read
-    arms = sum(arm(each.recipe(recipe)) for each in arms_of(dict(experiment.arms), recipe).values())
-    return pretraining * (experiment.trials if experiment.repeats else 1) + experiment.trials * (labeling + arms)
+    return labeling + sum(arm(each.recipe(recipe)) for each in arms_of(dict(experiment.arms), recipe).values())
+
+
+def _speeds(experiment: Experiment) -> tuple[Speed, Speed]:
+    return SPEEDS[experiment.teacher, _size(experiment)], SPEEDS[experiment.student, _size(experiment)]
+
+
+def _size(experiment: Experiment) -> int:
+    return experiment.size or DATASETS[experiment.dataset].size
+
+
+def as_run(experiment: Experiment, line: Line) -> Experiment:
+    """The experiment on the budget of a line, with the arms that the line has."""
+    budget, arms = line["budget"], {name: each for name, each in experiment.arms.items() if name in line["arms"]}
+    sizes = {name: budget[name] for name in ("validation", "unlabeled", "test")}
+    epochs = {name: budget[name] for name in ("teacher_epochs", "student_epochs", "epochs")}
+    return replace(experiment, arms=arms, recipe=replace(experiment.recipe, **epochs), **sizes)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the lines of an experiment took, and what is foretold for them, in hours of one thread."""
+
+    trials: int
+    models: float  # foretold; those that trials share once
+    arms: float  # foretold
+    took: float  # by the arms, on a clock
+
+
+def run_of(experiment: Experiment, lines: Sequence[Line]) -> Run:
+    models = {(line["labels"], line["repeat"]): models_seconds(as_run(experiment, line), line["labels"]) for line in lines}
+    arms = sum(arms_seconds(as_run(experiment, line), line["labels"]) for line in lines)
+    took = sum(seconds for line in lines for arm in line["arms"].values() for seconds in arm["seconds"].values())
+    return Run(len(lines), sum(models.values()) / 3600, arms / 3600, took / 3600)
 
 
 def main() -> None:
     print(f"{'item':<18}{'core-hours':>12}   experiments, each of which is run once for all items")
     for item in ITEMS:
         print(f"{item.name:<18}{rounded(hours_of(item)):>12}   {', '.join(each.name for each in item.experiments)}")
+    print(f"\n{'run':<18}{'trials':>12}{'models':>10}{'arms':>10}{'arms took':>12}   hours: two foretold, one of a clock")
+    experiments = {each.name: (each, known) for item in ITEMS for each in item.experiments if (known := _lines(item, each))}
+    runs = {name: run_of(*each) for name, each in experiments.items()}
+    runs["all"] = Run(*(sum(getattr(run, name) for run in runs.values()) for name in ("trials", "models", "arms", "took")))
+    for name, run in runs.items():
+        hours = f"{run.models:>10.1f}{run.arms:>10.1f}{run.took:>12.1f}"
+        print(f"{name:<18}{run.trials:>12}{hours}")
+
+
+def _lines(item: Item, experiment: Experiment) -> list[Line]:
+    return read_lines(item, HERE)[experiment.name]
 
 
 if __name__ == "__main__":

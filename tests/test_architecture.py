@@ -167,7 +167,7 @@ def test_the_readme_tree_matches_the_disk() -> None:
 
 
 def test_links_in_the_documents_lead_somewhere() -> None:
-    for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")]:
+    for document in [path for folder in (".", "docs", "benchmarks", "experiments") for path in (ROOT / folder).glob("*.md")]:
         for target in re.findall(r"\]\(([^)#]+)", document.read_text()):
             if not target.startswith("http"):
                 assert (document.parent / target).exists(), f"{document.name}: {target}"
@@ -190,12 +190,13 @@ def test_the_python_in_the_readme_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_commands_in_the_readme_parse() -> None:
+@pytest.mark.parametrize("document", ["README.md", "experiments/README.md"])
+def test_the_commands_in_a_readme_parse(document: str) -> None:
     from wdistill.cli import parser
 
     commands = [
         line
-        for block in re.findall(r"```bash\n(.*?)```", readme(), re.S)
+        for block in re.findall(r"```bash\n(.*?)```", (ROOT / document).read_text(), re.S)
         for line in re.sub(r"\\\n\s*", "", block).splitlines()
     ]
     ours = [line.split("#")[0].split() for line in commands if line.startswith("wdistill ")]
@@ -206,5 +207,5 @@ def test_the_commands_in_the_readme_parse() -> None:
 
 def test_every_make_target_in_the_documents_exists() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
-    for document in ("README.md", "CONTRIBUTING.md"):
+    for document in ("README.md", "CONTRIBUTING.md", "experiments/README.md"):
         assert set(re.findall(r"(?:`|^)make ([a-z]+)", (ROOT / document).read_text(), re.M)) <= targets

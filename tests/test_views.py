@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -563,13 +564,35 @@ def test_svhn_says_that_the_papers_numbers_are_of_one_kind_of_targets() -> None:
     assert "The same numbers of the paper stand beside soft and hard targets" in svhn.tables({})
 
 
-@pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name)
+IN_PAPER = [item for item in ITEMS if any(each.in_paper for each in item.experiments)]
+CURVES = ("figure1", "updating")  # of the paper, without numbers
+
+
+@pytest.mark.parametrize("item", IN_PAPER, ids=lambda item: item.name)
 def test_the_papers_numbers_belong_to_arms_and_labels_that_are_run(item: Any) -> None:
     text = item.tables({})
     arms = {arm for each in item.experiments for arm in each.arms}
     labels = {f"{each:,}" for experiment in item.experiments for each in experiment.labels}
-    for table in range(text.count("| labels |")):
+    hot = text.count("| temperature |")
+    for table in range(text.count("| labels |") + hot):
         found = rows(text, table)
-        assert set(found["labels"]) <= labels
         printed = {name for name, cells in found.items() if any("paper" in cell for cell in cells)}
-        assert printed <= {*arms, "teacher"} and len(printed) > 1
+        if hot:
+            assert {f"{prefix}-T{float(at):g}" for at in printed for prefix in ("unweighted", "debiased")} == arms
+            assert set(re.findall(r"^([\d,]+) labels:$", text, re.M)) == labels
+        else:
+            assert set(found["labels"]) <= labels
+            assert printed <= {*arms, "teacher"} and len(printed) > 1
+    assert ("paper" in text) == (item.name not in CURVES)
+
+
+def test_every_figure_of_the_paper_that_is_made_of_experiments_is_an_item() -> None:
+    told = " ".join(item.shows for item in IN_PAPER)
+    assert {int(number) for number in re.findall(r"Figure (\d+)", told)} == {*range(1, 17)}
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name)
+def test_the_header_of_an_item_says_its_command(item: Any) -> None:
+    header = sys.modules[item.tables.__module__].__doc__ or ""
+    (command,) = re.findall(r"^Command:  wdistill reproduce (.*)$", header, re.M)
+    assert item.name in command.split()
