@@ -7,14 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from experiments import celeba, cifar10, cifar100, fidelity, imagenet, svhn, temperature
+from experiments.figures import FIGURE_LOOK
 from experiments.lines import Line, Measure, accuracy, arms_of, budgets, labels_of
 from experiments.tables import BOTH, MISSING, corrected, joined, markdown, of_tests, paper_gap, two_gains
+from wdistill.inspection import BLUE, INK, ORANGE, PALE
 from wdistill.pages.accuracies import Difference, difference
+from wdistill.pages.figures import AMBER, GREEN, PURPLE, SKY
 from wdistill.pages.words import count, signed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PAPERS = (
     *(svhn.PAPER, cifar10.PAPER, cifar100.PAPER, celeba.PAPER, imagenet.PAPER, temperature.PAPER),
@@ -58,18 +65,25 @@ COLUMNS = {  # experiments, and what they are called
     "CIFAR-10, the paper's models": ("cifar10",),
 }
 
+LOOKS = {  # color and marker
+    "SVHN, small pair": (BLUE, "o"),
+    "CIFAR-10, small pair": (ORANGE, "s"),
+    "Fashion-MNIST, small pair": (GREEN, "D"),
+    "CelebA, small teacher": (PURPLE, "^"),
+    "SVHN, the paper's models": (AMBER, "v"),
+    "CIFAR-10, the paper's models": (SKY, "P"),
+}
+
 
 def claims(lines: Mapping[str, Sequence[Line]]) -> str:
     """Every claim with the paper's differences and ours, best / final, for every column that has been run."""
-    groups = {name: found[0] for name, each in lines.items() if (found := budgets(each))}  # of several, what cost most
-    columns = {title: [groups[name] for name in names if name in groups] for title, names in COLUMNS.items()}
-    shown = [title for title, found in columns.items() if found]
-    if not shown:
+    columns = _columns(lines)
+    if not columns:
         return "No results yet.\n"
     gaps = {
-        (row, title, measure): observed(columns[title], claim, measure)
+        (row, title, measure): observed(groups, claim, measure)
         for row, claim in enumerate(CLAIMS)
-        for title in shown
+        for title, groups in columns.items()
         for measure in BOTH
     }
     chances = corrected(gaps)
@@ -77,8 +91,8 @@ def claims(lines: Mapping[str, Sequence[Line]]) -> str:
         [
             claim.says,
             f"{claim.arm} − {claim.base}",
-            _printed(claim),
-            *(two_gains(gaps, chances, row, title) for title in shown),
+            " to ".join(map(signed, printed(claim))) or claim.curves or MISSING,
+            *(two_gains(gaps, chances, row, title) for title in columns),
         ]
         for row, claim in enumerate(CLAIMS)
     ]
@@ -87,12 +101,58 @@ def claims(lines: Mapping[str, Sequence[Line]]) -> str:
         "and CelebA: each with a labeled set, teacher and student of its own). The paper's: the smallest and the largest "
         "difference in its tables, or its curves."
     )
-    shared = [group[0]["repeat"] is None for title in shown for group in columns[title]]
-    most = {title: max(found.trials for place, found in gaps.items() if found and place[1] == title) for title in shown}
-    grid = markdown(
-        ["claim", "difference", "the paper's", *(f"{title}, {count(most[title], 'trial')}" for title in shown)], rows
-    )
+    shared = [group[0]["repeat"] is None for groups in columns.values() for group in groups]
+    titles = [
+        f"{title}, {count(max(found.trials for place, found in gaps.items() if found and place[1] == title), 'trial')}"
+        for title in columns
+    ]
+    grid = markdown(["claim", "difference", "the paper's", *titles], rows)
     return joined([grid, f"{meaning} {of_tests(gaps.values(), len(chances), shared)}"])
+
+
+def claims_figure(lines: Mapping[str, Sequence[Line]]) -> Figure:
+    """The final differences with their 95 % intervals over trials (no line for a single one), beside the paper's range."""
+    import matplotlib.style
+    from matplotlib.figure import Figure
+
+    columns = {title: groups for title, groups in _columns(lines).items() if title in LOOKS}
+    with matplotlib.style.context(["default", FIGURE_LOOK]):
+        drawn = Figure(figsize=(8.5, 0.6 + 0.5 * len(CLAIMS)), layout="constrained")
+        axes = drawn.add_subplot()
+        for row, claim in enumerate(CLAIMS):
+            if span := printed(claim):
+                axes.barh(
+                    row, span[1] - span[0], 0.8, span[0], color=PALE, label="" if row > 1 else "the paper's tables (best)"
+                )
+        for place, (title, groups) in enumerate(columns.items()):
+            found = [(row, observed(groups, claim, "final")) for row, claim in enumerate(CLAIMS)]
+            known = [(row, 100 * each.mean, 100 * _half(each)) for row, each in found if each]
+            rows, means, halves = (np.array(each) for each in zip(*known, strict=True))
+            heights = rows + ((place + 0.5) / len(columns) - 0.5) * 0.7
+            color, marker = LOOKS[title]
+            axes.errorbar(
+                means, heights, None, halves, color=color, marker=marker, markersize=4.5, linestyle="none", label=title
+            )
+        axes.axvline(0, color=INK, linewidth=1)
+        axes.set_yticks(range(len(CLAIMS)), [f"{claim.says}\n{claim.arm} − {claim.base}" for claim in CLAIMS], fontsize=8)
+        axes.invert_yaxis()
+        axes.set_xlabel("difference in final test accuracy, points; bars: 95 % intervals")
+        drawn.legend(loc="outside lower center", ncols=3, fontsize=8)
+    return drawn
+
+
+def _half(found: Difference) -> float:
+    """Half of the 95 % interval of Student's t."""
+    from scipy.special import stdtrit
+
+    return found.standard_error * float(stdtrit(found.trials - 1, 0.975)) if found.standard_error else 0.0
+
+
+def _columns(lines: Mapping[str, Sequence[Line]]) -> dict[str, list[list[Line]]]:
+    """The lines of every column that some claim can be judged by: of several budgets, those that cost most."""
+    groups = {name: found[0] for name, each in lines.items() if (found := budgets(each))}
+    known = {title: [groups[name] for name in names if name in groups] for title, names in COLUMNS.items()}
+    return {title: found for title, found in known.items() if any(observed(found, claim, "final") for claim in CLAIMS)}
 
 
 def observed(groups: Sequence[Sequence[Line]], claim: Claim, measure: Measure) -> Difference | None:
@@ -120,8 +180,8 @@ def _pairs(claim: Claim, arms: Sequence[str]) -> list[tuple[str, str]]:
     return [pair for pair in pairs if pair[1] in arms]
 
 
-def _printed(claim: Claim) -> str:
-    """The smallest and the largest difference that the paper's tables have; else what its curves show."""
+def printed(claim: Claim) -> tuple[float, ...]:
+    """The smallest and the largest difference that the paper's tables have, in points; () where they have none."""
     found = [
         gap
         for paper in PAPERS
@@ -129,4 +189,4 @@ def _printed(claim: Claim) -> str:
         for labels in paper[arm]
         if (gap := paper_gap(paper, arm, base, labels)) is not None
     ]
-    return " to ".join(signed(each) for each in (min(found), max(found))) if found else claim.curves or MISSING
+    return (min(found), max(found)) if found else ()

@@ -46,7 +46,7 @@ MARKERS = {
     "vid": "<",
     "debiased-vid": ">",
 }
-_LOOK = {
+FIGURE_LOOK = {
     **LOOK,
     "font.size": 10,
     "axes.titlesize": 10.5,
@@ -77,7 +77,7 @@ def rendered(figure: Figure, format: Literal["svg", "png"]) -> bytes:  # noqa: A
 
     buffer = io.BytesIO()
     nameless: dict[str, Any] = {"Software": None} if format == "png" else {"Date": None, "Creator": None}
-    with matplotlib.style.context(["default", _LOOK]):
+    with matplotlib.style.context(["default", FIGURE_LOOK]):
         figure.savefig(buffer, format=format, dpi=150, metadata=nameless)
     return buffer.getvalue()
 
@@ -318,7 +318,7 @@ def _figure(
     said = "\n".join(fill(line, 30 * (1 + columns)) for line in title.splitlines())
     beside = min(len(arms), columns + 2 if drawn == "points" else 2 * columns) or 1
     texts = 1 + said.count("\n") + -(-len(arms) // beside)  # lines above and below the panels
-    with matplotlib.style.context(["default", _LOOK]):
+    with matplotlib.style.context(["default", FIGURE_LOOK]):
         size = max(WIDTH * columns, 5.0), HEIGHT * rows + 0.1 + 0.2 * texts
         figure = Figure(figsize=size, layout="constrained")
         panels = [figure.add_subplot(rows, columns, place) for place in range(1, count + 1)]

@@ -10,6 +10,7 @@ from typing import Any
 
 from experiments import lines
 from experiments.catalogue import ITEMS
+from experiments.claims import claims_figure
 from experiments.documents import fill, reproduced
 from experiments.figures import rendered
 from experiments.lines import PRECISION, Line
@@ -88,6 +89,7 @@ def reproduce(
     if folder.resolve() == HERE:
         known = {name: each for item in ITEMS for name, each in read_lines(item, folder).items()}
         fill([HERE / "README.md", HERE.parent / "README.md"], reproduced(known))
+        store.write_bytes(folder / "figures" / "claims.svg", rendered(claims_figure(known), "svg"))
 
 
 def trials_of(experiment: Experiment, budget: Mapping[str, Any], root: Path | None, runs: Path) -> list[Trial]:

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.stats
+from matplotlib.container import ErrorbarContainer
 
 from experiments.catalogue import ITEMS
-from experiments.claims import Claim, claims, observed
+from experiments.claims import CLAIMS, Claim, claims, claims_figure, observed, printed
 from experiments.documents import END, filled, mark, reproduced
 from experiments.figures import rendered
 from experiments.lines import Line, budgets
@@ -45,6 +46,12 @@ def test_the_tables_in_the_repository_are_those_of_the_lines(item: Item) -> None
         assert path.exists() and same_picture(path.read_text(), rendered(figure, "svg").decode()), f"{stem}: {REMEDY}"
 
 
+def test_the_figure_of_the_claims_is_that_of_the_lines() -> None:
+    lines = {name: each for item in ITEMS for name, each in read_lines(item, HERE).items()}
+    drawn = rendered(claims_figure(lines), "svg").decode()
+    assert same_picture((HERE / "figures" / "claims.svg").read_text(), drawn), REMEDY
+
+
 def same_picture(one: str, other: str) -> bool:
     """Whether two figures have the same words and lines, their places to a hundredth."""
     named = []
@@ -65,7 +72,7 @@ def test_a_stale_figure_is_seen() -> None:
 
 def test_no_figure_is_left_over() -> None:
     made = {stem for item in ITEMS if any((known := read_lines(item, HERE)).values()) for stem in item.figures(known)}
-    assert {path.stem for path in (HERE / "figures").glob("*.svg")} == made
+    assert {path.stem for path in (HERE / "figures").glob("*.svg")} == made | {"claims"}
 
 
 @pytest.mark.parametrize("begin", reproduced({}))
@@ -136,3 +143,19 @@ def test_the_paper_and_no_more_is_claimed_to_be_its() -> None:
     ranges |= {"unweighted-hard − unweighted": "−0.25 to −0.02", "composition − fidelity": "−0.29 to +2.45"}
     for pair, found in ranges.items():
         assert f"| {pair} | {found} |" in text
+
+
+def test_the_figure_of_the_claims_shows_intervals_and_the_papers_range() -> None:
+    gains = [1.0, 1.2, 0.8, 1.1, 0.9]
+    known = [line({"unweighted": 0.5, "debiased": 0.5 + gain / 100}, i, repeat=i) for i, gain in enumerate(gains)]
+    (axes,) = claims_figure({"small-svhn": known}).axes
+    (row,) = [i for i, claim in enumerate(CLAIMS) if (claim.arm, claim.base) == ("debiased", "unweighted")]
+    (bars,) = [each for each in axes.containers if isinstance(each, ErrorbarContainer)]
+    low, high = bars.lines[2][0].get_segments()[0][:, 0]
+    expected = scipy.stats.ttest_1samp(gains, 0).confidence_interval()
+    assert (low, high) == pytest.approx((expected.low, expected.high))
+    boxes = [
+        (patch.get_x(), patch.get_x() + patch.get_width(), round(patch.get_y() + patch.get_height() / 2))
+        for patch in axes.patches
+    ]
+    assert [(left, right) for left, right, height in boxes if height == row] == [pytest.approx(printed(CLAIMS[row]))]
