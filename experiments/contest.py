@@ -24,8 +24,10 @@ from wdistill.confidence import Floats
 from wdistill.evidence import Evidence
 from wdistill.methods.choosing import prospect
 from wdistill.methods.folds import Ints, folds_of
+from wdistill.methods.guards import guarded
 from wdistill.methods.lessons import Case, Lesson, Method, Opinion, one_hot
 from wdistill.methods.losses import CrossEntropy
+from wdistill.methods.planning import steps
 from wdistill.methods.posterior import logs
 from wdistill.training.opinions import DIRECTIONS, PLENTY
 
@@ -61,12 +63,15 @@ def trial(task: Task, root: Path | None, gold: int, number: int, methods: Mappin
         "task": task.name,
         "gold": gold,
         "trial": number,
+        "settings": {**task.settings, "split": SPLITS[task.half] + number, "seed": number, "batch": BATCH},
+        "data": dict(pool.data),
         "rows": {"labeled": len(labeled), "unlabeled": len(unlabeled), "test": len(pool.test_labels)},
         "accuracies": accuracies,
         "before": _accuracy(student, pool),
         "experts": {name: _share(each, pool.labels[unlabeled]) for name, each in case.unlabeled.items()},
         "experts_gold": {name: _share(each, case.labels) for name, each in case.validation.items()},
         "prospect": _prospect(case, pool.labels[unlabeled]),
+        "guards": [each.text for each in guarded(case)],
         "why": {name: lesson.why for name, lesson in lessons.items() if lesson.why},
         "seconds": time.perf_counter() - started,
     }
@@ -207,10 +212,11 @@ def _features(inputs: NDArray[np.float32], unlabeled: Ints, used: Ints) -> NDArr
 
 
 def _prospect(case: Case, truth: Ints) -> dict[str, float]:
-    """What `best` sees before training, and what it would mean for the targets."""
+    """What `best` sees before training, and what it would mean for the targets; what more gold is said to bring to them."""
     found = prospect(case, tuple(case.validation))
     corrected = found.posterior(case.unlabeled)
-    return {**found.numbers, "corrected": _share(corrected, truth)}
+    more = {f"gain_with_{each.more}_more": each.gain for each in steps(case, found)}
+    return {**found.numbers, **more, "corrected": _share(corrected, truth)}
 
 
 def _accuracy(student: Students, pool: Pool) -> float:

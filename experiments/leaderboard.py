@@ -22,7 +22,7 @@ from experiments import lines
 from experiments.boards import Plan, brief, table, validated
 from experiments.documents import fill, mark
 from experiments.leaderboard_page import page
-from experiments.protocol import commit
+from experiments.protocol import this_code
 from experiments.running import counting, processes
 from experiments.standings import Line, calibration
 from experiments.tasks import TASKS, Task
@@ -117,9 +117,10 @@ def run(task: Task, count: int, number: int, root: Path | None) -> Line:
     from wdistill.environment import environment
 
     torch.set_num_threads(1)
+    ours = this_code()  # before the trial, during which files may change
     here = environment("cpu", 1)
-    told = {name: here[name] for name in ("processor", "cores", "torch")}
-    return {**trial(task, root, count, number, methods_of(task)), "commit": commit(), "environment": told}
+    told = {name: here[name] for name in ("processor", "cores", "python", "torch", "numpy", "scipy", "scikit-learn")}
+    return {**trial(task, root, count, number, methods_of(task)), **ours, "environment": told}
 
 
 def missing(found: Sequence[Line], tasks: Sequence[Task], counts: Sequence[int], trials: int) -> list[tuple[str, int, int]]:
@@ -137,6 +138,7 @@ def read(folder: Path) -> list[Line]:
 
 def run_all(wanted: Sequence[tuple[str, int, int]], folder: Path, root: Path | None, workers: int) -> None:
     """Trials, side by side where there are several workers; each adds its line as it ends."""
+    this_code()
     store.make_folder(folder / "results", parents=True)
     print(f"{count(len(wanted), 'trial')} to run", file=sys.stderr, flush=True)
     done = counting(len(wanted))

@@ -190,7 +190,7 @@ def pretrain(trial: Trial, which: str) -> nn.Module:
     epochs = recipe.teacher_epochs if which == "teacher" else recipe.student_epochs
     make_folder(folder, parents=True)
     with waiting_for(folder), stopping() as stop, display() as say, threads(recipe.threads):
-        if not is_pretrained(trial, which) and (mine := _code()) not in (known := _trained_by(folder)):
+        if not is_pretrained(trial, which) and (mine := this_code()) not in (known := _trained_by(folder)):
             write_bytes(folder / TRAINED_BY, json.dumps([*known, mine]).encode())
         try:
             run_stage(Stage(which, folder, examples, epochs, order=which), model, recipe, {}, Watch(stop, say))
@@ -344,10 +344,11 @@ def _arm(training: Training) -> dict[str, Any]:
 def _where(outcome: Outcome) -> dict[str, Any]:
     found = outcome.environment
     told = {name: found[name] for name in ("processor", "cores", "torch", "device")}
-    return {**_code(), "environment": told}
+    return {**this_code(), "environment": told}
 
 
-def _code() -> dict[str, str]:
+def this_code() -> dict[str, str]:
+    """What a line says of the code; the same for as long as a process lives."""
     return {"commit": commit(), "code": code()}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from experiments import lines
 from experiments.lines import Line
-from experiments.protocol import Trial, commit, is_pretrained, pretrain, run_trial
+from experiments.protocol import Trial, is_pretrained, pretrain, run_trial, this_code
 from wdistill.errors import BusyError, UnfinishedError
 from wdistill.pages.words import duration
 from wdistill.signals import die_with_parent
@@ -55,7 +55,7 @@ class Queue:
 
 def run(trials: Sequence[Trial], results: Path, workers: int, is_done: Callable[[Trial], bool]) -> None:
     """All trials; their lines are appended to the file of their experiment in the folder `results`."""
-    commit()
+    this_code()
     queue = Queue(trials, is_done)
     done = counting(len(trials))
 
@@ -140,7 +140,7 @@ def _next(waiting: Sequence[Trial], busy: Collection[Path]) -> tuple[Trial, str 
 def _begin() -> None:
     """In a new process, before its first job."""
     die_with_parent()
-    commit()
+    this_code()
 
 
 def _quiet_trial(trial: Trial) -> Line:

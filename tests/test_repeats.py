@@ -84,7 +84,8 @@ def test_labeled_rows_in_the_pool_are_no_chance(labeled: int, copies: int) -> No
     assert among(pool, known) < 0.01
     gold = np.concatenate([distinct(20_000, 180), known[:20]])
     assert leaked(np.isin(gold, known), among(pool, known)).sum() == 20
-    assert leaked(np.isin(gold, pool), by_itself(pool)).sum() == 20 or copies == 2
+    if copies == 1:  # labeled rows that the pool holds twice are rows that repeat by themselves
+        assert leaked(np.isin(gold, pool), by_itself(pool)).sum() == 20
 
 
 @pytest.mark.parametrize("values", [80, 700, 5000, 100_000])

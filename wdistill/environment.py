@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("wdistill", "torch", "numpy", "numba", "safetensors", "pyarrow")
+PACKAGES = ("wdistill", "torch", "numpy", "scipy", "numba", "scikit-learn", "safetensors", "pyarrow")
 
 
 def environment(device: str, threads: int) -> dict[str, Any]:

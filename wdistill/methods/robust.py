@@ -8,6 +8,8 @@ from wdistill.confidence import Floats, margin
 from wdistill.methods.lessons import Case, Lesson, one_hot, taught
 from wdistill.methods.losses import Forward, Generalised, Mixed, Taylor, Tempered, TwoSided
 
+LEAST_RIGHT = 0.5  # accuracy of the teacher at any margin, in student-label mixing
+
 
 def generalised(case: Case) -> Lesson:
     """Generalised cross-entropy."""
@@ -29,11 +31,14 @@ def forward(case: Case) -> Lesson:
 
 def mixed(case: Case) -> Lesson:
     """SLaM: the teacher's accuracy is an isotonic function of its margin, learned on gold; k is the smallest number of its
-    first classes that hold the truth of 95 % of the gold rows, at least 2."""
+    first classes that hold the truth of 95 % of the gold rows, at least 2.
+
+    The accuracy is at least LEAST_RIGHT: below a half, a row would teach the opposite of what the teacher says of it.
+    """
     from sklearn.isotonic import IsotonicRegression
 
     known, asked = case.validation["teacher"], case.unlabeled["teacher"]
-    fitted = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(margin(known), ~case.wrong)
+    fitted = IsotonicRegression(y_min=LEAST_RIGHT, y_max=1.0, out_of_bounds="clip").fit(margin(known), ~case.wrong)
     rank = (known > known[np.arange(len(known)), case.labels][:, None]).sum(axis=1)
     k = max(2, int(np.quantile(rank + 1, 0.95, method="higher")))
     return taught(asked, case, loss=Mixed(fitted.predict(margin(asked)), _first(asked, k)))

@@ -104,7 +104,8 @@ def above_threshold(case: Case) -> Lesson:
 def sure_and_unsure(case: Case) -> Lesson:
     """Rows of which the teacher is surer, and the student less sure, than on average over the rows of the same label.
 
-    After LLKD (Li et al., NAACL 2025), whose thresholds move during training; these stay.
+    After LLKD (Li et al., NAACL 2025), whose thresholds move during training, and which weighs what it selects; these
+    thresholds stay, and what is selected counts in full.
     """
     teacher, student = case.unlabeled["teacher"], case.unlabeled["student"]
     said = teacher.argmax(axis=1)
