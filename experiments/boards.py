@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from experiments.captions import commits, hardware
 from experiments.standings import (
@@ -23,6 +24,7 @@ from experiments.standings import (
     foretold,
     gains,
     prediction,
+    projection,
     standing,
 )
 from experiments.tables import MISSING, joined, markdown
@@ -217,7 +219,20 @@ def validated(lines: Sequence[Line]) -> str:
             said.append(f"{targets.capitalize()} targets: {foretelling(found)}. {foretelling_one(single)}.")
     if not said:
         return joined(["Not yet: that takes trials of three data sets."])
-    return joined([*said, provenance_in_words(lines)])
+    sizes = sorted({line["gold"] for line in lines})
+    planned = [told for gold, then in pairwise(sizes) if (told := planning(lines, gold, then))]
+    return joined([*said, *planned, provenance_in_words(lines)])
+
+
+def planning(lines: Sequence[Line], gold: int, then: int) -> str:
+    """What more gold rows were said to bring, and what they brought; "" where nobody was asked."""
+    found = projection(lines, gold, then)
+    if found is None:
+        return ""
+    return (
+        f"More gold, from {gold:,} to {then:,} rows, {count(found.trials, 'trial')}: projected gain of the targets "
+        f"{signed(found.projected)} points, realised {signed(found.realised)}, off by {found.off:.2f} (root mean square)."
+    )
 
 
 def foretelling(found: Prediction) -> str:

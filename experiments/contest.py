@@ -32,6 +32,7 @@ from wdistill.methods.posterior import logs
 from wdistill.training.opinions import DIRECTIONS, PLENTY
 
 BATCH = 128
+MORE = (400, 1500)  # gold rows from one size of the gold set to the next: what they bring is foretold, and seen
 SPLITS = {"tuning": 7_000, "confirmation": 17_000}  # seeds: tasks of one data set share no split across the halves
 
 
@@ -215,7 +216,7 @@ def _prospect(case: Case, truth: Ints) -> dict[str, float]:
     """What `best` sees before training, and what it would mean for the targets; what more gold is said to bring to them."""
     found = prospect(case, tuple(case.validation))
     corrected = found.posterior(case.unlabeled)
-    more = {f"gain_with_{each.more}_more": each.gain for each in steps(case, found)}
+    more = {f"gain_with_{each.more}_more": each.gain for each in steps(case, found, MORE)}
     return {**found.numbers, **more, "corrected": _share(corrected, truth)}
 
 

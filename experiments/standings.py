@@ -138,6 +138,32 @@ def coverage(lines: Sequence[Line], targets: str = "soft", reach: Reach | None =
     return Foretold(len(told), float(near), float(np.mean([span.low <= came <= span.high for came, span in told])))
 
 
+@dataclass(frozen=True)
+class Projection:
+    """What more gold rows were said to do to the targets, and what they did: points of accuracy over the teacher."""
+
+    trials: int
+    projected: float  # gain, mean over trials
+    realised: float
+    off: float  # root mean square of their differences
+
+
+def projection(lines: Sequence[Line], gold: int, then: int) -> Projection | None:
+    """Trials with `gold` rows, asked what they would have with `then`, beside the trials that have; None where none were."""
+    known = {(line["task"], line["trial"], line["gold"]): line for line in lines}
+    pairs = [
+        (100 * seen, later["prospect"]["corrected"] - later["experts"]["teacher"])
+        for (task, trial, rows), line in known.items()
+        if rows == gold
+        and (seen := line["prospect"].get(f"gain_with_{then - gold}_more")) is not None
+        and (later := known.get((task, trial, then))) is not None
+    ]
+    if not pairs:
+        return None
+    said, came = (np.array(each) for each in zip(*pairs, strict=True))
+    return Projection(len(pairs), float(said.mean()), float(came.mean()), float(np.sqrt(np.mean((said - came) ** 2))))
+
+
 def calibration(lines: Sequence[Line], targets: str = "soft") -> Reach | None:
     """What of the promised gain in target accuracy reached the students; None of fewer than three trials."""
     known = _promises(lines, targets)

@@ -392,6 +392,23 @@ def test_single_trials_are_covered_by_their_intervals_as_often_as_these_say() ->
     assert standings.coverage([], reach=Reach(1.0, 0.0, 0.0)) is None
 
 
+def test_what_more_gold_was_said_to_bring_is_compared_with_what_it_brought() -> None:
+    few = [simple("t", 100, trial, {BASE: 80.0}, 0.02) for trial in range(3)]
+    many = [simple("t", 500, trial, {BASE: 80.0}, 0.02) for trial in range(2)]
+    for line, gain in zip(few, (0.03, 0.05, 0.9), strict=True):
+        line["prospect"]["gain_with_400_more"] = gain
+    for line, corrected in zip(many, (84.0, 88.0), strict=True):
+        line["prospect"]["corrected"], line["experts"] = corrected, {"teacher": 80.0}
+    found = standings.projection([*few, *many], 100, 500)
+    assert found is not None and (found.trials, found.projected, found.realised) == pytest.approx((2, 4.0, 6.0))
+    assert found.off == pytest.approx(np.sqrt((1 + 9) / 2))
+    said = (
+        "More gold, from 100 to 500 rows, 2 trials: projected gain of the targets +4.00 points, realised +6.00, off by 2.24"
+    )
+    assert boards.planning([*few, *many], 100, 500).startswith(said)
+    assert standings.projection(few, 100, 500) is None and boards.planning(many, 500, 2000) == ""
+
+
 def test_a_task_is_near_where_its_mean_over_sizes_is() -> None:
     predicted = {("a", 100): 0.0, ("a", 500): 1.0, ("b", 100): 2.0}
     realised = {("a", 100): 1.5, ("a", 500): 0.5, ("b", 100): 3.1}

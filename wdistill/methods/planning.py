@@ -6,6 +6,7 @@ may be chosen: here those on which the posterior is unsure and the experts contr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,17 +31,17 @@ class Step:
     gain: float  # projected gain: a posterior learned from more rows, the experts as they are
 
 
-def steps(case: Case, found: Prospect) -> tuple[Step, ...]:
+def steps(case: Case, found: Prospect, more: Sequence[int] = MORE) -> tuple[Step, ...]:
     """The expected standard error falls with the root of the rows and the prior; what is lost to few rows, with the rows."""
     m, lost = len(case.labels), _lost_to_few(case)
     known = m + found.prior
     return tuple(
         Step(
-            more,
-            found.gain_error * float(np.sqrt(known / (known + more))),
-            found.gain + lost * (1 / m - 1 / (m + more)),
+            rows,
+            found.gain_error * float(np.sqrt(known / (known + rows))),
+            found.gain + lost * (1 / m - 1 / (m + rows)),
         )
-        for more in MORE
+        for rows in more
     )
 
 
