@@ -6,7 +6,7 @@ first 4,000 test rows. Every one of the 5 trials has a labeled set, teacher and 
 
 Command:  wdistill reproduce small-svhn small-cifar10 small-fashion
 Time:     about 5.3, 3.5 and 2.2 core-hours on one core of a 2.8 GHz Xeon (extrapolated by python -m experiments.times,
-          which also prints what the lines took: two to three times that, where processes shared a core)
+          which also prints what the lines took: more, where processes shared a core)
 
 All of this was fixed before the first trial was run. Sizes and epochs come from measured speeds and a budget of hours; rate
 and batch from the validation accuracy of four teachers on a split that is not among the trials (seed 1000).
