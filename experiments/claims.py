@@ -53,7 +53,7 @@ CLAIMS = (
     Claim("Figure 10: our weights are better than fidelity's", "debiased-refresh", "fidelity"),
     Claim("Figure 10: the same, estimated once", "debiased", "fidelity"),
     Claim("Figure 10: both together are better than fidelity", "composition", "fidelity"),
-    Claim("Figure 16: weights gain at all temperatures, their mean", "debiased-T*", "unweighted-T*"),
+    Claim("Figure 16: weights gain at almost all temperatures; ours: the mean", "debiased-T*", "unweighted-T*"),
 )
 COLUMNS = {  # experiments, and what they are called
     "SVHN, small pair": ("small-svhn",),
@@ -136,7 +136,10 @@ def claims_figure(lines: Mapping[str, Sequence[Line]]) -> Figure:
         axes.axvline(0, color=INK, linewidth=1)
         axes.set_yticks(range(len(CLAIMS)), [f"{claim.says}\n{claim.arm} − {claim.base}" for claim in CLAIMS], fontsize=8)
         axes.invert_yaxis()
-        axes.set_xlabel("difference in final test accuracy, points; bars: 95 % intervals")
+        axes.set_xlabel("difference in final test accuracy, points", fontsize=9)
+        drawn.suptitle(
+            "bars: 95 % intervals over trials, uncorrected (the paper's models: over three splits, one teacher)", fontsize=9
+        )
         drawn.legend(loc="outside lower center", ncols=3, fontsize=8)
     return drawn
 
