@@ -32,11 +32,15 @@ def student() -> MLP:
 
 
 class Dropping(nn.Module):
-    """Dropout and batch norm: what goes wrong if a mode or a random number does."""
+    """Dropout and batch norm: what goes wrong if a mode or a random number does.
+
+    No bias before the batch norm, which would take it away again: its gradient is rounding alone, and Adam makes steps of it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.4), nn.Linear(8, 3))
+        first = nn.Linear(6, 8, bias=False)
+        self.layers = nn.Sequential(first, nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.4), nn.Linear(8, 3))
 
     def forward(self, inputs: Tensor) -> Tensor:
         return self.layers(inputs)
