@@ -34,7 +34,7 @@ def student() -> MLP:
 class Dropping(nn.Module):
     """Dropout and batch norm: what goes wrong if a mode or a random number does.
 
-    No bias before the batch norm, which would take it away again: its gradient is rounding alone, and Adam makes steps of it.
+    No bias before the batch norm, which would take it away: its gradient is rounding alone, and Adam makes steps of that.
     """
 
     def __init__(self) -> None:
