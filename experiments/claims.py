@@ -64,7 +64,6 @@ COLUMNS = {  # experiments, and what they are called
     "SVHN, the paper's models": ("svhn",),
     "CIFAR-10, the paper's models": ("cifar10",),
 }
-
 LOOKS = {  # color and marker
     "SVHN, small pair": (BLUE, "o"),
     "CIFAR-10, small pair": (ORANGE, "s"),
@@ -87,25 +86,30 @@ def claims(lines: Mapping[str, Sequence[Line]]) -> str:
         for measure in BOTH
     }
     chances = corrected(gaps)
+    trials = {title: max(found.trials for at, found in gaps.items() if found and at[1] == title) for title in columns}
+
+    def cell(row: int, title: str) -> str:
+        """Best / final, with the number of trials where others of the column have more."""
+        found = gaps[row, title, "final"]
+        fewer = f" ({found.trials})" if found and found.trials < trials[title] else ""
+        return two_gains(gaps, chances, row, title) + fewer
+
     rows = [
         [
             claim.says,
             f"{claim.arm} − {claim.base}",
             " to ".join(map(signed, printed(claim))) or claim.curves or MISSING,
-            *(two_gains(gaps, chances, row, title) for title in columns),
+            *(cell(row, title) for title in columns),
         ]
         for row, claim in enumerate(CLAIMS)
     ]
     meaning = (
         "Points of test accuracy, best / final: mean over all numbers of labels ± standard error over trials (small pairs "
         "and CelebA: each with a labeled set, teacher and student of its own). The paper's: the smallest and the largest "
-        "difference in its tables, or its curves."
+        "difference in its tables, or its curves. (n): of n trials alone."
     )
     shared = [group[0]["repeat"] is None for groups in columns.values() for group in groups]
-    titles = [
-        f"{title}, {count(max(found.trials for place, found in gaps.items() if found and place[1] == title), 'trial')}"
-        for title in columns
-    ]
+    titles = [f"{title}, {count(each, 'trial')}" for title, each in trials.items()]
     grid = markdown(["claim", "difference", "the paper's", *titles], rows)
     return joined([grid, f"{meaning} {of_tests(gaps.values(), len(chances), shared)}"])
 
