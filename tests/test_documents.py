@@ -133,7 +133,7 @@ def test_claims_have_the_papers_differences_and_ours() -> None:
     )
     assert "SVHN, small pair, 5 trials | all small pairs, 5 trials |" in text and "CelebA" not in text.splitlines()[0]
     assert "| debiased-vid − vid | +0.20 to +0.27 | – | – |" in text
-    known[0]["arms"] |= {name: known[0]["arms"]["debiased"] for name in ("vid", "debiased-vid")}
+    known[0]["arms"] |= dict.fromkeys(("vid", "debiased-vid"), known[0]["arms"]["debiased"])
     assert "| debiased-vid − vid | +0.20 to +0.27 | 0.00 / 0.00 (1) | 0.00 / 0.00 (1) |" in claims({"small-svhn": known})
     assert claims({}) == claims({"unknown": known}) == "No results yet.\n"
 
