@@ -123,11 +123,9 @@ def claims_figure(lines: Mapping[str, Sequence[Line]]) -> Figure:
     with matplotlib.style.context(["default", FIGURE_LOOK]):
         drawn = Figure(figsize=(8.5, 0.6 + 0.5 * len(CLAIMS)), layout="constrained")
         axes = drawn.add_subplot()
-        for row, claim in enumerate(CLAIMS):
-            if span := printed(claim):
-                axes.barh(
-                    row, span[1] - span[0], 0.8, span[0], color=PALE, label="" if row > 1 else "the paper's tables (best)"
-                )
+        spans = {row: span for row, claim in enumerate(CLAIMS) if (span := printed(claim))}
+        lows, highs = (np.array(each) for each in zip(*spans.values(), strict=True))
+        axes.barh(list(spans), highs - lows, 0.8, lows, color=PALE, label="the paper's tables (best)")
         for place, (title, groups) in enumerate(columns.items()):
             found = [(row, observed(groups, claim, "final")) for row, claim in enumerate(CLAIMS)]
             known = [(row, 100 * each.mean, 100 * _half(each)) for row, each in found if each]
