@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.test_methods import case
 from wdistill.evidence import Evidence
-from wdistill.methods import advising
+from wdistill.methods import advising, planning
 from wdistill.methods.advising import (
     NOTHING,
     POSSIBLE,
@@ -22,11 +22,12 @@ from wdistill.methods.advising import (
     verdict,
 )
 from wdistill.methods.choosing import prospect
+from wdistill.methods.error import learned_error
 from wdistill.methods.finding import area
 from wdistill.methods.guards import guarded, repeated
 from wdistill.methods.intervals import Interval, share
 from wdistill.methods.lessons import Case, Opinion, one_hot
-from wdistill.methods.planning import steps, worth_labeling
+from wdistill.methods.planning import Step, enough_of, steps, worth_labeling
 from wdistill.methods.reaching import REACH, Reach
 
 
@@ -230,6 +231,49 @@ def test_more_rows_narrow_the_gain_and_never_lessen_it() -> None:
     errors, gains = [each.error for each in planned], [found.gain, *(each.gain for each in planned)]
     assert errors[0] == pytest.approx(found.gain_error * np.sqrt((80 + found.prior) / (180 + found.prior)))
     assert errors == sorted(errors, reverse=True) and gains == sorted(gains)
+
+
+def test_as_many_rows_are_advised_as_bring_half_of_what_many_would() -> None:
+    planned = [Step(more, 0.1, gain) for more, gain in ((100, 1.1), (300, 1.4), (1_000, 1.5), (3_000, 1.6))]
+    assert enough_of(planned, 1.0, least=0.3) is planned[1]  # + 0.4 of + 0.6
+    assert enough_of(planned, 0.0, least=0.3) is planned[0]
+    assert enough_of(planned, 1.4, least=0.3) is None  # + 0.2
+    told = advise(speaking(m=400, second=2.0))
+    assert told.gain.known.low > 0 and told.judging is None  # nothing to be told
+    unsure = advise(speaking(m=40, student=0.5))
+    assert unsure.gain.known.low < 0 < unsure.gain.targets and unsure.judging == rows_to_tell(unsure.gain, 60)
+
+
+def test_a_repeated_gold_row_answers_for_no_copy_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two copies of every row: whoever learns in the plan, or chooses a penalty, is not asked about a copy."""
+    few = speaking(m=40, second=1.0)
+    rows, seen = np.tile(np.arange(40), 2), few.evidence
+    parts = {name: getattr(seen, name)[rows] for name in ("validation_labels", "validation_teacher", "validation_student")}
+    opinions = {name: replace(each, validation=each.validation[rows]) for name, each in few.opinions.items()}
+    twice = replace(changed(few, **parts), opinions=opinions)
+    found, learned, asked = prospect(twice, tuple(twice.validation)), set[float](), list[bool]()
+
+    class Spy:
+        def __init__(self, given: dict[str, np.ndarray], labels: np.ndarray) -> None:
+            learned.clear()
+            learned.update(given["teacher"][:, 0])
+
+        def __call__(self, given: dict[str, np.ndarray]) -> np.ndarray:
+            asked.append(not learned & set(given["teacher"][:, 0]))
+            return given["teacher"]
+
+    monkeypatch.setattr(planning, "fit_posterior", Spy)
+    steps(twice, found)
+    assert asked and not any(asked)
+    asked.clear()
+    steps(replace(twice, same=rows), found)
+    assert asked and all(asked)
+
+    def learner(known: np.ndarray, wrong: np.ndarray, others: np.ndarray, once: np.ndarray) -> np.ndarray:
+        assert len(np.unique(known, axis=0)) == len(once) == len(np.unique(known[once], axis=0))
+        return np.zeros(len(others))
+
+    learned_error(replace(twice, same=rows), learner)
 
 
 def test_rows_worth_a_label_are_doubted_and_of_every_class() -> None:

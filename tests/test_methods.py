@@ -212,7 +212,7 @@ def test_a_learner_that_remembers_is_asked_about_other_rows() -> None:
     """The planted leak: of rows it has seen it knows everything, of the others nothing."""
     found = case(m=100)
 
-    def memory(known: np.ndarray, wrong: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    def memory(known: np.ndarray, wrong: np.ndarray, asked: np.ndarray, once: np.ndarray) -> np.ndarray:
         seen = {row.tobytes(): float(each) for row, each in zip(known, wrong, strict=True)}
         return np.array([seen.get(row.tobytes(), 0.5) for row in asked])
 

@@ -147,7 +147,7 @@ def shown(advice: Advice, names: Sequence[str] | None) -> Iterator[Any]:
         ("rows more", "gain, standard error", "projected gain"),
         [(f"{each.more:,}", f"± {each.error:.2f} points", f"{_points(each.gain)} points") for each in advice.steps],
     )
-    yield Text("Rows for judging must be drawn at random; rows for teaching may be chosen.\n")
+    yield Text(f"{_next(advice)} Rows for judging must be drawn at random; rows for teaching may be chosen.\n")
     for each in advice.findings:
         yield Text(f"Look first: {printable(each.text)}.", style="bold")
     known, predicted = advice.gain.known, advice.gain.predicted
@@ -158,6 +158,17 @@ def shown(advice: Advice, names: Sequence[str] | None) -> Iterator[Any]:
         f"{advice.gain.reach.residual:.1f} points.\n"
     )
     yield Text(f"`--method best` would teach the gold rows as labels, and {printable(advice.choice.why)}.\n")
+
+
+def _next(advice: Advice) -> str:
+    """How many rows to label."""
+    judging = [f"{advice.judging:,} more would tell whether other targets gain."] if advice.judging is not None else []
+    step, last, now = advice.teaching, advice.steps[-1], advice.gain.points
+    teaching = f"Even {last.more:,} more bring little"
+    if step is not None:
+        part = f"{_points(step.gain - now)} of the {_points(last.gain - now)} points"
+        teaching = f"{step.more:,} more bring {part} that {last.more:,} would"
+    return " ".join([*judging, f"{teaching}, the experts as they are; those that learn from gold rows gain with them."])
 
 
 def _teacher_table(advice: Advice, names: Sequence[str] | None) -> Any:

@@ -20,7 +20,7 @@ from wdistill.methods.folds import Ints
 from wdistill.methods.guards import Finding, guarded
 from wdistill.methods.intervals import Interval, Z, share
 from wdistill.methods.lessons import Case, Opinion
-from wdistill.methods.planning import Step, steps, worth_labeling
+from wdistill.methods.planning import Step, enough_of, steps, worth_labeling
 from wdistill.methods.reaching import REACH, Reach
 from wdistill.rules import debiased
 from wdistill.threads import one_thread
@@ -84,6 +84,8 @@ class Advice:
     gain: Gain
     findings: tuple[Finding, ...]  # what to look into first
     steps: tuple[Step, ...]  # what more gold rows would do to the gain, in points
+    judging: int | None  # rows to label at random next, after which it could be told whether the targets gain
+    teaching: Step | None  # rows to label next for a larger gain; None where more bring little, the experts as they are
     next: Ints  # unlabeled rows, the one whose label would teach most first
     verdict: str
 
@@ -106,6 +108,7 @@ def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
         near, learned = neighbors_error(seen)[0], learned_error(seen, logistic)
         weights = {"paper's weights": debiased(seen.evidence, targets=seen.targets), "1 − learned error": 1.0 - learned[1]}
     look = (*findings, *guarded(seen))
+    planned = tuple(_in_points(step, gain.reach) for step in steps(seen, found))
     said = verdict(teacher, found.taken, gain, len(labels))
     return Advice(
         gold=len(labels),
@@ -120,7 +123,9 @@ def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
         choice=choice,
         gain=gain,
         findings=look,
-        steps=tuple(_in_points(step, gain.reach) for step in steps(seen, found)),
+        steps=planned,
+        judging=rows_to_tell(gain, len(labels)) if gain.known.low < 0 else None,
+        teaching=enough_of(planned, gain.points, NOTHING),
         next=kept[worth_labeling(seen, found.posterior(seen.unlabeled))],
         verdict=f"{said}; but look first, for gold may not be what it seems" if look else said,
     )

@@ -15,7 +15,7 @@ from wdistill.methods.lessons import Case, one_hot
 from wdistill.methods.posterior import logs
 from wdistill.rules import debiased
 
-Learner = Callable[[Floats, NDArray[np.bool_], Floats], Floats]  # features, wrong or not, features to ask → chances
+Learner = Callable[[Floats, NDArray[np.bool_], Floats, Ints], Floats]  # features, wrong or not, features to ask, one of each
 
 
 def features(teacher: Floats, student: Floats) -> Floats:
@@ -33,14 +33,14 @@ def features(teacher: Floats, student: Floats) -> Floats:
 def learned_error(case: Case, learner: Learner) -> tuple[Floats, Floats]:
     """The chance of an error: of the gold rows, out of fold (m,), and of the unlabeled rows (n,)."""
     known, asked = (features(each["teacher"], each["student"]) for each in (case.validation, case.unlabeled))
-    wrong = case.wrong
+    wrong, same = case.wrong, np.arange(len(known)) if case.same is None else case.same
     mean, scale = known.mean(axis=0), known.std(axis=0) + 1e-3
     known, asked = (known - mean) / scale, (asked - mean) / scale
 
     def answer(learning: Ints, rows: Ints) -> Floats:
-        return _learned(learner, known[learning], wrong[learning], known[rows])
+        return _learned(learner, known[learning], wrong[learning], known[rows], same[learning])
 
-    return out_of_fold(answer, case.folds), _learned(learner, known, wrong, asked)
+    return out_of_fold(answer, case.folds), _learned(learner, known, wrong, asked, same)
 
 
 def neighbors_error(case: Case) -> tuple[Floats, Floats]:
@@ -67,20 +67,22 @@ def neighbors_error(case: Case) -> tuple[Floats, Floats]:
     return out_of_fold(answer, case.folds), own
 
 
-def logistic(known: Floats, wrong: NDArray[np.bool_], asked: Floats) -> Floats:
-    """Logistic regression, its penalty chosen by cross-validation inside the rows it may see."""
+def logistic(known: Floats, wrong: NDArray[np.bool_], asked: Floats, once: Ints) -> Floats:
+    """Logistic regression, its penalty chosen by cross-validation inside the rows it may see, each asked `once`."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import cross_val_score
 
-    fewest = int(min(wrong.sum(), (~wrong).sum()))
+    rows, right_or_not = known[once], wrong[once]
+    fewest = int(min(right_or_not.sum(), (~right_or_not).sum()))
     models = [LogisticRegression(C=penalty, max_iter=500) for penalty in (0.01, 0.1, 1.0)]
     if fewest < 3:
         return _chances(models[0].fit(known, wrong), asked)
-    scores = [cross_val_score(model, known, wrong, cv=min(5, fewest), scoring="neg_log_loss").mean() for model in models]
+    parts = min(5, fewest)
+    scores = [cross_val_score(each, rows, right_or_not, cv=parts, scoring="neg_log_loss").mean() for each in models]
     return _chances(models[int(np.argmax(scores))].fit(known, wrong), asked)
 
 
-def boosted(known: Floats, wrong: NDArray[np.bool_], asked: Floats) -> Floats:
+def boosted(known: Floats, wrong: NDArray[np.bool_], asked: Floats, once: Ints) -> Floats:
     """Gradient-boosted trees, few and shallow."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -90,11 +92,11 @@ def boosted(known: Floats, wrong: NDArray[np.bool_], asked: Floats) -> Floats:
     return _chances(model.fit(known, wrong), asked)
 
 
-def _learned(learner: Learner, known: Floats, wrong: NDArray[np.bool_], asked: Floats) -> Floats:
-    """A constant where all rows seen are alike."""
+def _learned(learner: Learner, known: Floats, wrong: NDArray[np.bool_], asked: Floats, same: Ints) -> Floats:
+    """A constant where all rows seen are alike; `same` has one number for rows that are the same."""
     if wrong.all() or not wrong.any():
         return np.full(len(asked), float(wrong[0]))
-    return learner(known, wrong, asked)
+    return learner(known, wrong, asked, np.sort(np.unique(same, return_index=True)[1]))
 
 
 def _chances(model: Any, asked: Floats) -> Floats:

@@ -45,6 +45,12 @@ def steps(case: Case, found: Prospect, more: Sequence[int] = MORE) -> tuple[Step
     )
 
 
+def enough_of(found: Sequence[Step], now: float, least: float) -> Step | None:
+    """The first step, ascending, with half of what the last adds to the gain of now; None where it adds less than least."""
+    most = found[-1].gain - now
+    return next((each for each in found if each.gain - now >= most / 2), None) if most >= least else None
+
+
 def _lost_to_few(case: Case) -> float:
     """b of accuracy = a − b / rows, for posteriors refitted on random halves and quarters of gold and asked about the rest.
 
@@ -59,8 +65,11 @@ def _lost_to_few(case: Case) -> float:
 
 
 def _asked(case: Case, order: Ints, size: int) -> float:
-    """Accuracy of the posterior of the first rows on the others."""
+    """Accuracy of the posterior of the first rows on the others; on all of these if each is the same as one of the first."""
     learning, rest = order[:size], order[size:]
+    if case.same is not None:
+        fresh = rest[~np.isin(case.same[rest], case.same[learning])]
+        rest = fresh if len(fresh) else rest
     fitted = fit_posterior({name: each[learning] for name, each in case.validation.items()}, case.labels[learning])
     found = fitted({name: each[rest] for name, each in case.validation.items()})
     return float(np.mean(found.argmax(axis=1) == case.labels[rest]))
