@@ -359,7 +359,8 @@ def brief(plan: Plan, lines: Sequence[Line]) -> str:
     ]
     rests = ["rests on", *(each.rests_on(plan.gold[i]) for each, i in places)]
     said = (
-        f"Confirmation half: all its {count(len(mine), 'task')}, and the {len(whole)} of them that are for all methods. "
+        f"Confirmation half: all its {count(len(mine), 'task')}, and the {len(whole)} of them that are for all methods and "
+        f"whose teacher can be retrained. "
         f"{MEASURE}, soft targets, mean over tasks ± standard error over trials. {run_so_far(plan, lines)}"
     )
     return joined([markdown(["method", *columns], [*rows, rests]), said, _listed(goals(plan, lines))])

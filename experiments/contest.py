@@ -17,8 +17,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from experiments.lines import packed
 from experiments.models import Model, fitted, forest, stacked
 from experiments.stacked import Students, predictions, train
+from experiments.standings import KEPT
 from experiments.tasks import Pool, Task
 from wdistill.confidence import Floats
 from wdistill.evidence import Evidence
@@ -52,14 +54,14 @@ def trial(task: Task, root: Path | None, gold: int, number: int, methods: Mappin
         rate=task.rate,
     )
     case = known(task, pool, (labeled, validation, unlabeled, external), student, number)
-    accuracies: dict[str, dict[str, float]] = {}
+    right: dict[str, dict[str, NDArray[np.bool_]]] = {}
     lessons: dict[str, Lesson] = {}
     for targets in ("soft", "hard") if task.all_methods else ("soft",):
         asked = replace(case, targets=targets)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of rules about their gold rows: the lines hold what they say
             lessons = {name: method(asked) for name, method in methods.items()}
-        accuracies[targets] = taught_all(task, pool, (labeled, validation, unlabeled), student, asked, lessons, number)
+        right[targets] = taught_all(task, pool, (labeled, validation, unlabeled), student, asked, lessons, number)
     return {
         "task": task.name,
         "gold": gold,
@@ -67,7 +69,8 @@ def trial(task: Task, root: Path | None, gold: int, number: int, methods: Mappin
         "settings": {**task.settings, "split": SPLITS[task.half] + number, "seed": number, "batch": BATCH},
         "data": dict(pool.data),
         "rows": {"labeled": len(labeled), "unlabeled": len(unlabeled), "test": len(pool.test_labels)},
-        "accuracies": accuracies,
+        "accuracies": {targets: {name: _percent(each) for name, each in found.items()} for targets, found in right.items()},
+        "right": {name: packed(each) for name, each in right["soft"].items() if name in KEPT},
         "before": _accuracy(student, pool),
         "experts": {name: _share(each, pool.labels[unlabeled]) for name, each in case.unlabeled.items()},
         "experts_gold": {name: _share(each, case.labels) for name, each in case.validation.items()},
@@ -119,8 +122,8 @@ def taught_all(
     case: Case,
     lessons: Mapping[str, Lesson],
     seed: int,
-) -> dict[str, float]:
-    """The second stage of all methods at once; accuracies on the test rows at its end."""
+) -> dict[str, NDArray[np.bool_]]:
+    """The second stage of all methods at once; which of the test rows (n,) each has right at its end."""
     labeled, validation, unlabeled = rows
     first, classes = len(labeled) + len(validation), pool.classes
     all_lessons, place = distinct(lessons)
@@ -157,8 +160,7 @@ def taught_all(
         moved=refresh,
     )
     found = predictions(students, torch.from_numpy(pool.test_inputs)).argmax(axis=2) == pool.test_labels
-    accuracies = (100 * found.mean(axis=1)).tolist()
-    return {name: accuracies[at] for name, at in place.items()}
+    return {name: found[at] for name, at in place.items()}
 
 
 def distinct(lessons: Mapping[str, Lesson]) -> tuple[list[Lesson], dict[str, int]]:
@@ -225,4 +227,8 @@ def _accuracy(student: Students, pool: Pool) -> float:
 
 
 def _share(distributions: Floats, truth: Ints) -> float:
-    return float(100 * np.mean(distributions.argmax(axis=1) == truth))
+    return _percent(distributions.argmax(axis=1) == truth)
+
+
+def _percent(right: NDArray[np.bool_]) -> float:
+    return float(100 * np.mean(right))

@@ -8,6 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wdistill import checks, store
 from wdistill.errors import FileError
 from wdistill.recipe import from_json, to_json
@@ -185,3 +188,13 @@ def _line(text: bytes, needed: Sequence[str], where: str) -> Line:
             remedy="restore the file, or take that line out: its trial is then run again",
         )
     return dict(found)
+
+
+def packed(right: NDArray[np.bool_]) -> str:
+    """A bit for every row, in hexadecimal."""
+    return np.packbits(right).tobytes().hex()
+
+
+def unpacked(text: str, rows: int) -> NDArray[np.bool_]:
+    """The rows of `packed` (rows,)."""
+    return np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8), count=rows).astype(bool)

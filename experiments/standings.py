@@ -15,6 +15,8 @@ from wdistill.pages.accuracies import EQUAL, FEWEST, holm, t_test
 
 Line = dict[str, Any]
 PLAIN, BASE = "unweighted", "unweighted+gold"
+SIMPLE = "labels+gold"  # nobody needs the teacher where it is as good
+KEPT = ("best", BASE, SIMPLE)  # whose answers on single test rows a line has: the trials of a task share those rows
 LEVEL = 0.05
 NEAR = 1.0  # points within which a prediction has come true
 BENDS = np.linspace(0, 1, 1001)  # what the trials say is far from the largest

@@ -208,6 +208,7 @@ def test_missing_classes_are_named() -> None:
     seen = given.evidence
     parts = {name: getattr(seen, name)[rows] for name in ("validation_labels", "validation_teacher", "validation_student")}
     found = [each for each in guarded(changed(given, **parts)) if "no gold row" in each.text]
+    assert found[0].clause == "of classes without gold rows nothing is known"  # the others may be what they seem
     assert len(found) == 1 and "1 of 4 classes have no gold row: 2." in found[0].text and found[0].numbers["share"] > 0.1
     named = replace(given, evidence=replace(seen, **parts, classes=("ant", "bee", "cow", "dog")))
     assert any("no gold row: cow." in each.text for each in guarded(named))
@@ -240,8 +241,15 @@ def test_as_many_rows_are_advised_as_bring_half_of_what_many_would() -> None:
     assert enough_of(planned, 1.4, least=0.3) is None  # + 0.2
     told = advise(speaking(m=400, second=2.0))
     assert told.gain.known.low > 0 and told.judging is None  # nothing to be told
-    unsure = advise(speaking(m=40, student=0.5))
-    assert unsure.gain.known.low < 0 < unsure.gain.targets and unsure.judging == rows_to_tell(unsure.gain, 60)
+    unsure = advise(speaking(m=40, second=0.0))
+    assert unsure.gain.known.low < 0 < unsure.gain.targets
+    assert unsure.judging is not None and unsure.judging == rows_to_tell(unsure.gain, 40)
+
+
+def test_labels_alone_are_told_of_where_they_beat_the_teacher() -> None:
+    assert advise(speaking(m=400, forest=4.0, second=3.0)).alone == "forest"
+    assert advise(speaking(m=400, forest=2.0, second=2.1)).alone == ""  # no better, beyond chance
+    assert advise(speaking(m=400, llm=4.0)).alone == ""  # nobody knows what it has learned from
 
 
 def test_a_repeated_gold_row_answers_for_no_copy_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:

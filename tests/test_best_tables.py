@@ -190,7 +190,18 @@ def test_what_puts_gold_in_doubt_is_a_warning(tables: list[str], tmp_path: Path,
     assert record is not None and any("no gold row" in text for text in record["warnings"])
     assert cli.main(["advise", *tables]) == 0
     last = " ".join(capsys.readouterr().out.split()).partition("Verdict: ")[2]
-    assert last.endswith("; but look first, for gold may not be what it seems")
+    assert last.endswith(
+        "; but look first, for gold may not be what it seems; of classes without gold rows nothing is known"
+    )
+
+
+def test_row_numbers_of_gold_are_no_ids_of_unlabeled_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gold = write(tmp_path / "v.npz", {name: values for name, values in GOLD.items() if name != "id"})
+    rest = write(tmp_path / "u.parquet", {**REST, "id": np.arange(400)})
+    assert cli.main(["advise", "--validation", str(gold), "--unlabeled", str(rest), "--plan", str(tmp_path / "n.csv")]) == 0
+    assert "are among the unlabeled rows" not in capsys.readouterr().out
+    with (tmp_path / "n.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 400  # none is left out as known
 
 
 def test_the_teachers_own_targets_where_nobody_knows_better(tmp_path: Path) -> None:

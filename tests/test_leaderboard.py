@@ -72,6 +72,9 @@ def test_a_trial_runs_every_method_with_both_targets(task: Task, tmp_path: Path)
         assert list(found) == wanted and all(0 <= each <= 100 for each in found.values())
         assert len(set(found.values())) > 5  # methods do teach different things
     assert line["rows"] == {"labeled": 40, "unlabeled": 60, "test": 60} and (line["task"], line["gold"]) == (task.name, GOLD)
+    assert set(line["right"]) == {"best", "unweighted+gold", "labels+gold"}
+    for name, text in line["right"].items():
+        assert 100 * lines.unpacked(text, 60).mean() == pytest.approx(line["accuracies"]["soft"][name])
     known = {"teacher", "student", "second", "forest", *([] if task.external else ["retrained"])}
     assert set(line["experts"]) == set(line["experts_gold"]) == known
     assert list(line["why"]) == ["best"] and line["why"]["best"].startswith(("targets corrected by", "the teacher's own"))
@@ -165,6 +168,7 @@ def test_tasks_for_some_methods_run_those_with_soft_targets(tiny: None) -> None:
     assert tuple(methods_of(SOME[0])) == EVERYWHERE
     line = contest.trial(SOME[0], None, GOLD, 1, {name: METHODS[name] for name in ("unweighted", "best")})
     assert {targets: set(each) for targets, each in line["accuracies"].items()} == {"soft": {"unweighted", "best"}}
+    assert list(leaderboard.run(SOME[0], GOLD, 1, None)["accuracies"]["soft"]) == [*EVERYWHERE, "labels+gold"]
 
 
 # ------------------------------------------------------------------------------------------------------ stacked students

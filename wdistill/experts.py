@@ -48,6 +48,7 @@ class Panel:
     forest: Forest | None = None  # which has learned from all labeled and gold rows
     same: Ints | None = None  # (m,) of every gold row the first that is the same, where gold rows are repeated
     findings: tuple[Finding, ...] = ()  # gold rows that are labeled rows too, or repeated
+    named: bool = True  # whether gold and unlabeled rows have ids; else these are row numbers, and equal ones mean nothing
     corrections: dict[str, float] = field(default_factory=dict)  # largest so far, of columns whose rows were scaled
 
     @property
@@ -124,7 +125,7 @@ def panel(validation: Sequence[str], unlabeled: Sequence[str], labeled: Sequence
     evidence, ids = read_gold(gold, options, tables)
     enough(len(ids), "--validation", "weigh with --method paper")
     evidence, ids = _by_id(evidence, ids)
-    found = Panel(tables, options, evidence, ids, {})
+    found = Panel(tables, options, evidence, ids, {}, named=_named((*gold, tables[0])))
     for side in found.sides:
         holder(gold, side)
     with naming_ids(ids, "--validation"):
@@ -132,6 +133,10 @@ def panel(validation: Sequence[str], unlabeled: Sequence[str], labeled: Sequence
             scan(getattr(evidence, f"validation_{side}"), name=f"validation_{side}", **evidence.reading)
     found = replace(found, opinions=_columns(found, gold, options.opinions))
     return _with_forest(found, gold, own) if options.inputs else found
+
+
+def _named(tables: Sequence[Table]) -> bool:
+    return all("id" in table.columns for table in tables)
 
 
 def _by_id(evidence: Evidence, ids: pa.Array) -> tuple[Evidence, pa.Array]:
@@ -156,9 +161,7 @@ def _with_forest(found: Panel, gold: Sequence[Table], labeled: Sequence[Table]) 
     findings = found.findings
     if labeled:
         ids, *own = _labeled(found, labeled)
-        named = all(
-            "id" in table.columns for table in (*gold, *labeled)
-        )  # else ids are row numbers, and equal ones mean nothing
+        named = _named((*gold, *labeled))
         theirs = keys_of(own[0])
         learned = leaked(np.isin(mine, theirs), among(rest, theirs))
         again = np.isin(theirs, mine[learned]) | (named & is_in(ids, found.ids))
@@ -221,7 +224,7 @@ class Consulted:
     ids: pa.Array  # of the sampled rows that all tables have
     rows: int  # unlabeled rows in all
     drawn: int  # of these, rows in the sample
-    named: bool  # whether rows have ids; else these are row numbers, and equal ones mean nothing
+    named: bool  # whether gold and unlabeled rows have ids
     findings: tuple[Finding, ...]  # gold rows that are labeled or unlabeled rows too
 
 
@@ -229,12 +232,11 @@ def consult(found: Panel, seed: int = 0) -> Consulted:
     """Ask all experts."""
     base, options = found.tables[0], found.options
     count = max(1, min(SAMPLE, ENTRIES // found.classes))
-    named = "id" in base.columns
     ids, rows, met = draw_ids(base, count, seed, found.ids)
     columns = {side: found.said if side in options.opinions else found.read for side in found.sides}
     given, kept = gather(found.tables, columns, ids, chunk_rows(found.classes), options.allow_subset)
     opinions = {name: Opinion(found.opinions[name], given[name]) for name in options.opinions}
-    findings = repeated(met, len(found.ids), "ids") if named else ()
+    findings = repeated(met, len(found.ids), "ids") if found.named else ()
     if found.forest is not None and found.inputs is not None:
         inputs = given[options.inputs or ""]
         opinions["forest"] = Opinion(found.opinions["forest"], found.forest(inputs))
@@ -243,7 +245,7 @@ def consult(found: Panel, seed: int = 0) -> Consulted:
         findings = findings or repeated(int(met_by_inputs.sum()), len(found.ids), "inputs")
     evidence = replace(found.evidence, teacher=given["teacher"], student=given["student"], tolerance=CHECKED)
     case = Case(evidence, opinions, "hard" if options.targets == "hard" else "soft", seed, found.same)
-    return Consulted(case, ids.take(pa.array(kept)), rows, len(ids), named, (*found.findings, *findings))
+    return Consulted(case, ids.take(pa.array(kept)), rows, len(ids), found.named, (*found.findings, *findings))
 
 
 def _sum_to_1(values: Floats) -> Floats:

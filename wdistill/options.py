@@ -54,7 +54,7 @@ class BestOptions(Options):
     inputs: str | None = None  # column of numbers that a random forest learns from
 
 
-TAKEN = ("id", "label", "teacher", "student", "forest")  # no names of opinions
+TAKEN = ("id", "label", "teacher", "student", "forest", "second", "retrained")  # no names of opinions
 
 
 def check_options(options: Options, labeled: bool) -> None:

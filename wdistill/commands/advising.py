@@ -150,6 +150,8 @@ def shown(advice: Advice, names: Sequence[str] | None) -> Iterator[Any]:
     yield Text(f"{_next(advice)} Rows for judging must be drawn at random; rows for teaching may be chosen.\n")
     for each in advice.findings:
         yield Text(f"Look first: {printable(each.text)}.", style="bold")
+    if advice.alone:
+        yield Text(f"{_without_teacher(advice)}\n")
     known, predicted = advice.gain.known, advice.gain.predicted
     yield Text(
         f"Corrected targets would gain the student {_points(known.value)} points over the teacher's own, of the "
@@ -164,11 +166,20 @@ def _next(advice: Advice) -> str:
     """How many rows to label."""
     judging = [f"{advice.judging:,} more would tell whether other targets gain."] if advice.judging is not None else []
     step, last, now = advice.teaching, advice.steps[-1], advice.gain.points
-    teaching = f"Even {last.more:,} more bring little"
+    teaching = f"Even {last.more:,} more would hardly better the correction"
     if step is not None:
         part = f"{_points(step.gain - now)} of the {_points(last.gain - now)} points"
         teaching = f"{step.more:,} more bring {part} that {last.more:,} would"
     return " ".join([*judging, f"{teaching}, the experts as they are; those that learn from gold rows gain with them."])
+
+
+def _without_teacher(advice: Advice) -> str:
+    kind = {"forest": "forest", "second": "second student"}[advice.alone]
+    own, teacher = (f"{100 * each.value:.1f} %" for each in (advice.accuracies[f"{advice.alone} alone"], advice.teacher))
+    return (
+        f"Labels alone do better than the teacher here: a {kind} trained on labeled and gold rows is right on {own} of "
+        f"gold, the teacher on {teacher}. Train a student without the teacher too, and compare."
+    )
 
 
 def _teacher_table(advice: Advice, names: Sequence[str] | None) -> Any:

@@ -44,7 +44,9 @@ def add(commands: Any) -> None:
     )
     flag("--student", required=True, metavar="S", help="a model")
     flag("--labeled", required=True, type=Path, metavar="L", help="rows that teacher and student are trained on")
-    flag("--validation", required=True, type=Path, metavar="V", help="rows with a true label that nothing is trained on")
+    flag(
+        "--validation", required=True, type=Path, metavar="V", help="gold rows, with a true label: only best trains on them"
+    )
     flag("--unlabeled", required=True, type=Path, metavar="U", help="rows for the teacher to label")
     flag("--test", type=Path, metavar="X", help="rows to measure the student on")
     flag("--run", required=True, type=Path, metavar="FOLDER", dest="folder", help="where everything goes")

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wdistill.confidence import Floats
 from wdistill.errors import WdistillWarning
@@ -32,6 +33,7 @@ NOTHING = 0.3  # points that are not worth the trouble
 POSSIBLE = 2.0  # points that may still be won from a teacher who is right on gold, by how few gold rows there are
 SENSIBLE = 20_000  # gold rows that somebody might still label
 GOLD = "use the gold as labels"
+LABELS_ALONE = ("second", "forest")  # opinions that no teacher has had a part in
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Advice:
     choice: Choice  # what `best` would teach, by the prospect of the posterior of all experts
     gain: Gain
     findings: tuple[Finding, ...]  # what to look into first
+    alone: str  # the model of labeled and gold rows alone that is better than the teacher on gold beyond chance; or ""
     steps: tuple[Step, ...]  # what more gold rows would do to the gain, in points
     judging: int | None  # rows to label at random next, after which it could be told whether the targets gain
     teaching: Step | None  # rows to label next for a larger gain; None where more bring little, the experts as they are
@@ -123,11 +126,12 @@ def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
         choice=choice,
         gain=gain,
         findings=look,
+        alone=_better_alone(seen, right),
         steps=planned,
         judging=rows_to_tell(gain, len(labels)) if gain.known.low < 0 else None,
         teaching=enough_of(planned, gain.points, NOTHING),
         next=kept[worth_labeling(seen, found.posterior(seen.unlabeled))],
-        verdict=f"{said}; but look first, for gold may not be what it seems" if look else said,
+        verdict="; ".join([said, *dict.fromkeys(each.clause for each in look)]),
     )
 
 
@@ -166,6 +170,14 @@ def _two_digits(rows: float) -> int:
     """At least 1, rounded up."""
     unit = 10.0 ** max(0, int(np.floor(np.log10(max(rows, 1.0)))) - 1)
     return int(np.ceil(max(rows, 1.0) / unit) * unit)
+
+
+def _better_alone(case: Case, right: NDArray[np.bool_]) -> str:
+    """Of models that have learned from labels alone, the best on gold, if it beats a teacher that is `right` there (m,)."""
+    found = {name: case.validation[name].argmax(axis=1) == case.labels for name in LABELS_ALONE if name in case.opinions}
+    best = max(found, key=lambda name: int(found[name].sum()), default="")
+    won, lost = (int(each.sum()) for each in (found[best] & ~right, right & ~found[best])) if best else (0, 0)
+    return best if won - lost > Z * np.sqrt(won + lost) else ""
 
 
 def _changes(weights: Mapping[str, Floats], found: Prospect) -> tuple[Change, ...]:

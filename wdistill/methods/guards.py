@@ -24,6 +24,7 @@ class Finding:
 
     text: str
     numbers: Mapping[str, float] = field(default_factory=dict)
+    clause: str = "but look first, for gold may not be what it seems"  # of the verdict
 
 
 def guarded(case: Case) -> tuple[Finding, ...]:
@@ -118,4 +119,5 @@ def _missing(case: Case) -> tuple[Finding, ...]:
         f"{len(absent)} of {classes} classes have no gold row: {shown}. The teacher gives them to {said:.1%} of the rows, "
         "of which gold says nothing"
     )
-    return (Finding(text, {"classes": float(len(absent)), "share": float(said)}),)
+    clause = "of classes without gold rows nothing is known"
+    return (Finding(text, {"classes": float(len(absent)), "share": float(said)}, clause),)
