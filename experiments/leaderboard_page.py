@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 
 TITLE = "What a gold set is worth: the leaderboard"
 PROTOCOL = (
-    "Every trial has a labeled set, a teacher, a student and a split of its own; all methods of a trial start from one "
-    "student and see the same batches. A number is the accuracy on the test rows after the last epoch. Methods, "
-    "settings and halves were fixed before the runs; settings are chosen, and how much of better targets reaches a "
-    "student is learned, on the tuning half alone. Seen of the confirmation half before: that optdigits' first teacher "
-    "was weaker than its student, on a split that is not among the trials (it was replaced); one trial of texture; and, "
-    "in the earlier study that the design comes from, penbased and letter. Trials of small data sets share many rows, "
-    "so that their standard errors are somewhat too small. Second opinions and retrained teachers speak of unlabeled "
-    "rows as the mean of five models, a teacher as one: part of what they gain may be that."
+    "Every trial has a labeled set, a teacher, a student and a split of its own, in which a smaller gold set is part of "
+    "a larger one; all methods of a trial start from one student and see the same batches. A number is the accuracy on "
+    "the test rows after the last epoch. Methods, settings and halves were fixed before the runs; settings are chosen, "
+    "and how much of better targets reaches a student is learned, on the tuning half alone. Seen of the confirmation "
+    "half before: that optdigits' first teacher was weaker than its student, on a split that is not among the trials "
+    "(it was replaced); one trial of texture; and, in the earlier study that the design comes from, penbased and "
+    "letter. Trials of small data sets share many rows, and all trials of a task its test rows, so that standard errors "
+    "over trials are too small; what the test rows add is told with the second target. Second opinions and retrained "
+    "teachers speak of unlabeled rows as the mean of five models, a teacher as one: part of what they gain may be that."
 )
 DRAWN = {  # methods of the figures: style of a line, and marker of a point
     "best": (Style(BLUE, ()), "o", "dot"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.lines import unpacked
 from experiments.tasks import data_of
 from wdistill.confidence import Floats
 from wdistill.methods.reaching import Reach
@@ -81,6 +82,38 @@ def below(
     return {key: (p, p < LEVEL) for key, p in zip(found, corrected, strict=True)}
 
 
+def rows_error(lines: Sequence[Line], method: str, gold: int, base: str = BASE) -> float | None:
+    """Standard error that the test rows add to a standing, for the trials of a task share them; None where no line tells.
+
+    Over the rows of every task, of their mean difference over trials; soft targets.
+    """
+    found: dict[str, list[Floats]] = {}
+    for line in lines:
+        if line["gold"] == gold:
+            kept, rows = line.get("right", {}), line["rows"]["test"]
+            if not {method, base} <= set(kept):
+                return None
+            right, other = (unpacked(kept[name], rows).astype(float) for name in (method, base))
+            found.setdefault(line["task"], []).append(right - other)
+    errors = [100 * np.std(np.mean(each, axis=0), ddof=1) / np.sqrt(len(each[0])) for each in found.values()]
+    return float(np.sqrt(np.sum(np.square(errors))) / len(errors)) if errors else None
+
+
+def over_simple(lines: Sequence[Line], method: str, gold: int) -> tuple[float, list[str]] | None:
+    """Mean points of a method over the better, on each task, of the baseline and labels alone; and the tasks of the latter.
+
+    None where a task lacks labels alone. The better one is taken by its test accuracy, which is no favour to the method.
+    """
+    here = [line for line in lines if line["gold"] == gold]
+    over_base, over_labels = gains(here, method), gains(here, method, SIMPLE)
+    if not over_base or set(over_base) != set(over_labels):
+        return None
+    least = {key: min(each.mean, over_labels[key].mean) for key, each in over_base.items()}
+    return float(np.mean(list(least.values()))), [
+        task for (task, _), each in over_base.items() if least[task, gold] < each.mean
+    ]
+
+
 @dataclass(frozen=True)
 class Prediction:
     """The verdict's gain against the one that came true, by task and number of gold rows, in points."""
@@ -115,6 +148,23 @@ def prediction(lines: Sequence[Line], targets: str = "soft") -> Prediction | Non
 def foretold(lines: Sequence[Line], reach: Reach, targets: str = "soft") -> Prediction | None:
     """The same with a reach that comes from elsewhere; None where nothing was promised."""
     return _judged([(each, reach(each.gain)) for each in _promises(lines, targets)])
+
+
+def foretold_best(lines: Sequence[Line], reach: Reach) -> Prediction | None:
+    """The same for what `best` gains, soft targets: nothing is foretold where it leaves the targets alone."""
+    told = []
+    for line in lines:
+        accuracies, seen = line["accuracies"]["soft"], line["prospect"]
+        if "best" in accuracies and BASE in accuracies:
+            gain = 100 * seen["gain"] if corrected(line) else 0.0
+            promise = Promise(*_key(line), gain, 100 * seen["gain_error"], accuracies["best"] - accuracies[BASE])
+            told.append((promise, reach(gain)))
+    return _judged(told)
+
+
+def corrected(line: Line) -> bool:
+    """Whether `best` corrected the targets."""
+    return bool(line["why"].get("best", "").startswith("targets corrected"))
 
 
 @dataclass(frozen=True)

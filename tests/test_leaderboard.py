@@ -260,6 +260,50 @@ def test_a_standing_by_hand() -> None:
     assert alone is not None and alone.error is None and alone.mean == 28
 
 
+def test_what_shared_test_rows_add_by_hand() -> None:
+    """Two trials of one task, four test rows: mean differences 1, 0.5, 0 and −0.5; and one task without any."""
+    base, first, second = ([0, 0, 1, 1], [1, 1, 1, 0], [1, 0, 1, 1])
+    told = [("a", first, base), ("a", second, base), ("b", base, base)]
+    known = [
+        simple(task, 500, i, {}) | {"rows": {"test": 4}, "right": {"best": bits(own), BASE: bits(other)}}
+        for i, (task, own, other) in enumerate(told)
+    ]
+    spread = np.std([1, 0.5, 0, -0.5], ddof=1)
+    assert standings.rows_error(known, "best", 500) == pytest.approx(100 * spread / 2 / 2)  # √4 rows, two tasks
+    assert standings.rows_error(known, "best", 100) is None
+    assert standings.rows_error([*known, simple("c", 500, 0, {}) | {"rows": {"test": 4}}], "best", 500) is None
+
+
+def bits(right: Sequence[int]) -> str:
+    return lines.packed(np.array(right, bool))
+
+
+@pytest.mark.parametrize("rows", [1, 8, 9, 30])
+def test_answers_are_packed_and_unpacked(rows: int) -> None:
+    right = np.random.default_rng(rows).random(rows) < 0.5
+    assert lines.unpacked(lines.packed(right), rows).tolist() == right.tolist()
+
+
+def test_the_better_of_two_simple_arms_by_hand() -> None:
+    known = [simple("a", 500, 0, {BASE: 70.0, "labels+gold": 60.0, "best": 72.0})]
+    known.append(simple("b", 500, 0, {BASE: 70.0, "labels+gold": 74.0, "best": 73.0}))
+    assert standings.over_simple(known, "best", 500) == (0.5, ["b"])
+    assert standings.over_simple(known, "best", 100) is None
+    known.append(simple("c", 500, 0, {BASE: 70.0, "best": 73.0}))
+    assert standings.over_simple(known, "best", 500) is None
+
+
+def test_nothing_is_foretold_of_best_where_it_leaves_the_targets_alone() -> None:
+    chose = [("targets corrected by x", 0.04, 2.5), ("the teacher's own targets: y", 0.04, 0.5)]
+    known = [
+        simple(f"t{i}", 500, 0, {BASE: 70.0, "best": 70 + came}, gain) | {"why": {"best": why}}
+        for i, (why, gain, came) in enumerate(chose)
+    ]
+    found = standings.foretold_best(known, Reach(0.5, 0.0, 0.1))
+    assert found is not None and list(found.predicted.values()) == [2.0, 0.0] and found.within == 1
+    assert list(found.realised.values()) == [2.5, 0.5]
+
+
 def test_a_share_is_over_the_tasks_that_ran_the_method() -> None:
     known = [simple("a", 500, 0, {"unweighted": 70.0, "oracle": 72.0, BASE: 70.0, "own": 71.0})]
     known.append(simple("b", 500, 0, {"unweighted": 70.0, "oracle": 90.0, BASE: 70.0}))
