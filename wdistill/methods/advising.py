@@ -23,6 +23,7 @@ from wdistill.methods.intervals import Interval, Z, share
 from wdistill.methods.lessons import Case, Opinion
 from wdistill.methods.planning import Step, enough_of, steps, worth_labeling
 from wdistill.methods.reaching import REACH, Reach
+from wdistill.methods.weighing import above_threshold
 from wdistill.rules import debiased
 from wdistill.threads import one_thread
 from wdistill.weighting import effective_sample_size
@@ -108,8 +109,13 @@ def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
     teacher = share(int(right.sum()), len(right))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WdistillWarning)  # a teacher without errors is a verdict here
-        near, learned = neighbors_error(seen)[0], learned_error(seen, logistic)
-        weights = {"paper's weights": debiased(seen.evidence, targets=seen.targets), "1 − learned error": 1.0 - learned[1]}
+        near, learned = neighbors_error(seen), learned_error(seen, logistic)
+        weights = {
+            "paper's weights": debiased(seen.evidence, targets=seen.targets),
+            "1 − paper's error": 1.0 - near[1],
+            "1 − learned error": 1.0 - learned[1],
+            "threshold by gold": above_threshold(seen).weights,
+        }
     look = (*findings, *guarded(seen))
     planned = tuple(_in_points(step, gain.reach) for step in steps(seen, found))
     said = verdict(teacher, found.taken, gain, len(labels))
@@ -120,7 +126,7 @@ def advise(case: Case, findings: Sequence[Finding] = ()) -> Advice:
         teacher=teacher,
         by_class=tuple(share(int(a), int(b)) for a, b in zip(class_right, class_rows, strict=True)),
         class_rows=tuple(class_rows.tolist()),
-        finders=finders(seen, near, learned[0], found.known),
+        finders=finders(seen, near[0], learned[0], found.known),
         changes=_changes(weights, found),
         accuracies=_accuracies(seen, found, teacher),
         choice=choice,
