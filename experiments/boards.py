@@ -27,6 +27,7 @@ from experiments.standings import (
     foretold,
     foretold_best,
     gains,
+    kept,
     over_simple,
     prediction,
     projection,
@@ -255,7 +256,17 @@ def validated(lines: Sequence[Line]) -> str:
         return joined(["Not yet: that takes trials of three data sets."])
     sizes = sorted({line["gold"] for line in lines})
     planned = [told for gold, then in pairwise(sizes) if (told := planning(lines, gold, then))]
-    return joined([*said, *planned, provenance_in_words(lines)])
+    return joined([*said, *targets_told(lines), *planned, provenance_in_words(lines)])
+
+
+def targets_told(lines: Sequence[Line]) -> list[str]:
+    """What was promised of the targets themselves."""
+    found = kept(lines)
+    if found is None:
+        return []
+    came = f"{signed(found.promised)} points promised on average, {signed(found.came)} came"
+    inside = f"{100 * found.covered:.0f} % of {found.trials:,} trials are inside their 95 % interval"
+    return [f"Accuracy of the corrected targets over the teacher's, before any student: {came}; {inside}."]
 
 
 def planning(lines: Sequence[Line], gold: int, then: int) -> str:

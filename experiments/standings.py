@@ -11,6 +11,7 @@ import numpy as np
 from experiments.lines import unpacked
 from experiments.tasks import data_of
 from wdistill.confidence import Floats
+from wdistill.methods.intervals import Z
 from wdistill.methods.reaching import Reach
 from wdistill.pages.accuracies import EQUAL, FEWEST, holm, t_test
 
@@ -214,6 +215,30 @@ def projection(lines: Sequence[Line], gold: int, then: int) -> Projection | None
         return None
     said, came = (np.array(each) for each in zip(*pairs, strict=True))
     return Projection(len(pairs), float(said.mean()), float(came.mean()), float(np.sqrt(np.mean((said - came) ** 2))))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the gold rows promised of the targets' accuracy over the teacher's, and what came: points, over trials."""
+
+    trials: int
+    promised: float
+    came: float
+    covered: float  # share of the trials whose gain is inside its 95 % interval
+
+
+def kept(lines: Sequence[Line]) -> Kept | None:
+    """None of no lines."""
+    told = [
+        (100 * seen["gain"], 100 * seen["gain_error"], seen["corrected"] - line["experts"]["teacher"])
+        for line in lines
+        for seen in (line["prospect"],)
+    ]
+    if not told:
+        return None
+    promised, error, came = (np.array(each) for each in zip(*told, strict=True))
+    covered = np.abs(came - promised) <= Z * error
+    return Kept(len(told), float(promised.mean()), float(came.mean()), float(covered.mean()))
 
 
 def calibration(lines: Sequence[Line], targets: str = "soft") -> Reach | None:

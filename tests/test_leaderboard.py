@@ -293,6 +293,17 @@ def test_the_better_of_two_simple_arms_by_hand() -> None:
     assert standings.over_simple(known, "best", 500) is None
 
 
+def test_promises_of_targets_are_kept_or_not_by_hand() -> None:
+    """Promised 2 ± 1 and 1 ± 0.5 points; 3.9 and 2.1 came: inside 1.96 standard errors, and outside."""
+    known = [
+        {"prospect": {"gain": gain, "gain_error": error, "corrected": 80 + came}, "experts": {"teacher": 80.0}}
+        for gain, error, came in ((0.02, 0.01, 3.9), (0.01, 0.005, 2.1))
+    ]
+    found = standings.kept(known)
+    assert found is not None and (found.trials, found.covered) == (2, 0.5) and standings.kept([]) is None
+    assert (found.promised, found.came) == (pytest.approx(1.5), pytest.approx(3.0))
+
+
 def test_nothing_is_foretold_of_best_where_it_leaves_the_targets_alone() -> None:
     chose = [("targets corrected by x", 0.04, 2.5), ("the teacher's own targets: y", 0.04, 0.5)]
     known = [
@@ -783,6 +794,12 @@ def test_table_and_page_in_the_repository_are_those_of_the_lines() -> None:
     assert drawing.sub("", there) == drawing.sub("", made_now), REMEDY
     pairs = list(zip(drawing.findall(there), drawing.findall(made_now), strict=True))
     assert pairs and all(same_picture(*pair) for pair in pairs), REMEDY
+
+
+def test_lines_in_the_repository_have_the_settings_of_their_tasks() -> None:
+    settings = {task.name: task.settings for task in TASKS}
+    for line in of_the_repository()[1]:
+        assert {name: line["settings"][name] for name in settings[line["task"]]} == settings[line["task"]], line["task"]
 
 
 def test_the_confirmation_is_one_code_and_the_reach_that_of_the_tuning_half() -> None:
