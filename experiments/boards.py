@@ -136,9 +136,11 @@ def all_methods(plan: Plan, lines: Sequence[Line], targets: str = "soft") -> lis
 
 
 def board(plan: Plan, lines: Sequence[Line], title: str, tasks: Sequence[Task], targets: str = "soft") -> Board:
-    """All methods that each of the tasks runs, those with the largest gain first."""
+    """All methods that each of the tasks runs, those with the largest gain first; and labels alone if all trials have it."""
     names, methods = tuple(task.name for task in tasks), _shared(plan, tasks)
     known = [line for line in lines if line["task"] in names and set(methods) <= set(line["accuracies"].get(targets, {}))]
+    if SIMPLE not in methods and known and all(SIMPLE in line["accuracies"][targets] for line in known):
+        methods = [*methods, SIMPLE]
     trials = {gold: {name: sum(_at(line, name, gold) for line in known) for name in names} for gold in plan.gold}
     rows = [(method, tuple(standing(known, method, gold, targets=targets) for gold in plan.gold)) for method in methods]
     middle = plan.gold.index(plan.middle)

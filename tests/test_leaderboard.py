@@ -600,6 +600,16 @@ def test_a_board_compares_methods_over_the_same_trials() -> None:
     assert "1 to 2 of 5 trials" in every.rests_on(500) and "2 of 5 trials" in every.rests_on(100)
 
 
+def test_labels_alone_stand_on_a_board_whose_trials_all_have_it() -> None:
+    known = made.lines(1)
+    for line in known:
+        line["accuracies"]["soft"].setdefault("labels+gold", 70.0)
+    assert "labels+gold" in dict(boards.boards(PLAN, known, "confirmation")[0].rows)
+    del next(line for line in known if line["task"] == "svhn")["accuracies"]["soft"]["labels+gold"]
+    board = boards.boards(PLAN, known, "confirmation")[0]
+    assert "labels+gold" not in dict(board.rows) and board.rests_on(500) == "7 of 7 tasks, 1 of 5 trials"
+
+
 def test_a_board_says_what_it_lacks() -> None:
     known = without(without(made.lines(1), task="svhn"), task="imdb", gold=2000)
     board = boards.boards(PLAN, known, "confirmation")[0]
