@@ -21,7 +21,8 @@ from pathlib import Path
 from experiments import lines
 from experiments.boards import Plan, brief, table, validated
 from experiments.documents import fill, mark
-from experiments.leaderboard_page import page
+from experiments.figures import rendered
+from experiments.leaderboard_page import overview, page
 from experiments.protocol import this_code
 from experiments.running import counting, processes
 from experiments.standings import SIMPLE, Line, calibration
@@ -158,14 +159,16 @@ def run_all(wanted: Sequence[tuple[str, int, int]], folder: Path, root: Path | N
 
 
 def draw(folder: Path) -> None:
-    """Page and table, made of the lines; the repository's own stand in its documents too."""
+    """Page, table and figure, made of the lines; the repository's own stand in its documents too."""
     known = read(folder)
     found = [line for line in known if line["task"] in {task.name for task in TASKS} and line["gold"] in GOLD]
     if len(found) < len(known):
         print(f"{count(len(known) - len(found), 'trial')} of other tasks or sizes are left out", file=sys.stderr)
     plan = Plan(tuple(TASKS), methods_of, GOLD, TRIALS)
-    store.make_folder(folder / "tables", parents=True)
+    for name in ("tables", "figures"):
+        store.make_folder(folder / name, parents=True)
     store.write_bytes(folder / "tables" / "leaderboard.md", table(plan, found).encode())
+    store.write_bytes(folder / "figures" / "leaderboard.svg", rendered(overview(plan, found), "svg"))
     store.write_bytes(folder / "leaderboard.html", page(plan, found).encode())
     if folder.resolve() == HERE:
         fill(DOCUMENTS, {MARK: brief(plan, found), PREDICTED: validated(found)})

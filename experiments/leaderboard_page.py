@@ -10,6 +10,7 @@ import numpy as np
 
 from experiments import boards
 from experiments.boards import Plan
+from experiments.figures import FIGURE_LOOK
 from experiments.standings import BASE, NEAR, Gain, Line, coverage, gains, prediction
 from wdistill.inspection import BLUE, GREY, INK, ORANGE, PALE
 from wdistill.pages import svg
@@ -19,6 +20,7 @@ from wdistill.pages.words import listed, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 TITLE = "What a gold set is worth: the leaderboard"
 PROTOCOL = (
@@ -129,28 +131,7 @@ def _by_task(plan: Plan, half: str, found: Gains) -> Panel | None:
         return None
 
     def draw(axes: Axes) -> None:
-        axes.axvline(0, color=GREY, linewidth=1)
-        for i, (name, each) in enumerate(found.items()):
-            style, marker, _ = DRAWN[name]
-            known = [(place, each[task, gold]) for place, task in enumerate(reversed(tasks)) if (task, gold) in each]
-            axes.errorbar(
-                [gain.mean for _, gain in known],
-                [place + 0.15 * ((len(found) - 1) / 2 - i) for place, _ in known],
-                xerr=[gain.error or 0.0 for _, gain in known],
-                color=style.color,
-                linestyle="none",
-                marker=marker,
-                markersize=6,
-                markeredgecolor=INK,
-                markeredgewidth=0.5,
-                capsize=2,
-            )
-        for place in range(1, len(tasks)):
-            axes.axhline(place - 0.5, color=PALE, linewidth=0.8)
-        axes.set_yticks(range(len(tasks)), list(reversed(tasks)))
-        axes.tick_params(axis="y", length=0)
-        axes.set_ylim(-0.55, len(tasks) - 0.45)
-        axes.set_xlabel(f"points over {BASE}")
+        _draw_tasks(axes, tasks, gold, found)
 
     best = [f"{task} {boards.points(found['best'].get((task, gold)))}" for task in tasks]
     missing = [task.name for task in plan.half(half) if task.name not in tasks]
@@ -158,6 +139,48 @@ def _by_task(plan: Plan, half: str, found: Gains) -> Panel | None:
     keys = tuple(Key(name, svg.COLORS[style.color], shape) for name, (style, _, shape) in DRAWN.items())
     drawn = as_svg(draw, f"{half}-tasks", f"Gain of best over {BASE}: {listed(best)}.", 0.9 + 0.6 * len(tasks))
     return Panel(drawn, f"{gold:,} gold rows, soft targets", caption, keys)
+
+
+def _draw_tasks(axes: Axes, tasks: Sequence[str], gold: int, found: Gains) -> None:
+    axes.axvline(0, color=GREY, linewidth=1)
+    for i, (name, each) in enumerate(found.items()):
+        style, marker, _ = DRAWN[name]
+        known = [(place, each[task, gold]) for place, task in enumerate(reversed(tasks)) if (task, gold) in each]
+        axes.errorbar(
+            [gain.mean for _, gain in known],
+            [place + 0.15 * ((len(found) - 1) / 2 - i) for place, _ in known],
+            xerr=[gain.error or 0.0 for _, gain in known],
+            color=style.color,
+            linestyle="none",
+            marker=marker,
+            markersize=6,
+            markeredgecolor=INK,
+            markeredgewidth=0.5,
+            capsize=2,
+            label=name,
+        )
+    for place in range(1, len(tasks)):
+        axes.axhline(place - 0.5, color=PALE, linewidth=0.8)
+    axes.set_yticks(range(len(tasks)), list(reversed(tasks)))
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(-0.55, len(tasks) - 0.45)
+    axes.set_xlabel(f"points over {BASE}")
+
+
+def overview(plan: Plan, lines: Sequence[Line]) -> Figure:
+    """For documents: every task of the confirmation half, a panel for each number of gold rows."""
+    import matplotlib.style
+    from matplotlib.figure import Figure
+
+    found = {name: gains(lines, name) for name in DRAWN}
+    tasks = [task.name for task in plan.half("confirmation")]
+    with matplotlib.style.context(["default", FIGURE_LOOK]):
+        drawn = Figure(figsize=(3.2 * len(plan.gold), 0.9 + 0.55 * len(tasks)), layout="constrained")
+        for axes, gold in zip(drawn.subplots(1, len(plan.gold), sharex=True, sharey=True), plan.gold, strict=True):
+            _draw_tasks(axes, tasks, gold, found)
+            axes.set_title(f"{gold:,} gold rows")
+        drawn.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(DRAWN))
+    return drawn
 
 
 def _predicted(plan: Plan, lines: Sequence[Line]) -> Panel | None:

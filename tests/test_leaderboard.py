@@ -21,8 +21,9 @@ import torch
 from experiments import boards, contest, leaderboard, lines, standings
 from experiments.boards import Plan
 from experiments.documents import END, filled
+from experiments.figures import rendered
 from experiments.leaderboard import EVERYWHERE, HERE, MARK, METHODS, NEEDED, PREDICTED, methods_of, missing
-from experiments.leaderboard_page import DRAWN, page
+from experiments.leaderboard_page import DRAWN, overview, page
 from experiments.models import linear, perceptrons, stacked
 from experiments.running import processes
 from experiments.stacked import Networks, Perceptrons, Students, predictions, train
@@ -804,6 +805,24 @@ def test_table_and_page_in_the_repository_are_those_of_the_lines() -> None:
     assert drawing.sub("", there) == drawing.sub("", made_now), REMEDY
     pairs = list(zip(drawing.findall(there), drawing.findall(made_now), strict=True))
     assert pairs and all(same_picture(*pair) for pair in pairs), REMEDY
+
+
+def test_the_figure_in_the_repository_is_that_of_the_lines() -> None:
+    drawn = rendered(overview(*of_the_repository()), "svg").decode()
+    assert same_picture((HERE / "figures" / "leaderboard.svg").read_text(), drawn), REMEDY
+
+
+def test_the_overview_shows_every_task_at_every_size() -> None:
+    known = made.lines(2)
+    panels = overview(PLAN, known).axes
+    assert [axes.get_title("left") for axes in panels] == ["100 gold rows", "500 gold rows", "2,000 gold rows"]
+    names = [task.name for task in PLAN.half("confirmation")]
+    assert [each.get_text() for each in panels[0].get_yticklabels()] == names[::-1]
+    shown = dict(zip(panels[1].get_legend_handles_labels()[1], panels[1].containers, strict=True))
+    assert list(shown) == list(DRAWN)
+    means = standings.gains(known, "best")
+    assert shown["best"][0].get_xdata().tolist() == [means[name, 500].mean for name in names[::-1]]
+    assert overview(PLAN, []).axes  # nothing yet
 
 
 def test_lines_in_the_repository_have_the_settings_of_their_tasks() -> None:
