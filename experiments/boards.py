@@ -409,7 +409,10 @@ def brief(plan: Plan, lines: Sequence[Line]) -> str:
         f"whose teacher can be retrained. "
         f"{MEASURE}, soft targets, mean over tasks ± standard error over trials. {run_so_far(plan, lines)}"
     )
-    return joined([markdown(["method", *columns], [*rows, rests]), said, _listed(goals(plan, lines))])
+    own = [line for line in lines if line["task"] in {task.name for task in mine}]
+    return joined(
+        [markdown(["method", *columns], [*rows, rests]), said, _listed(goals(plan, lines)), provenance_in_words(own)]
+    )
 
 
 def _listed(found: Sequence[Goal]) -> str:
