@@ -35,7 +35,7 @@ from experiments.standings import (
     standing,
 )
 from experiments.tables import MISSING, joined, markdown
-from experiments.tasks import Task, data_of
+from experiments.tasks import SPLITS, TASKS, Task, data_of
 from wdistill.methods.reaching import REACH
 from wdistill.pages.accuracies import FEWEST
 from wdistill.pages.tables import Grid
@@ -160,7 +160,7 @@ def goals(plan: Plan, lines: Sequence[Line]) -> list[Goal]:
     return [
         _safe(mine, plan, final=all(whole.values())),
         _gaining(mine, plan, final=whole[plan.middle]),
-        _predicting(mine, final=all(whole.values())),
+        _predicting(mine, final=all(whole.values()), others=[line for line in lines if line["task"] not in names]),
     ]
 
 
@@ -179,7 +179,8 @@ def _safe(mine: Sequence[Line], plan: Plan, *, final: bool) -> Goal:
         return Goal(name, False, final, f"Below on {listed(lost)}, of {compared}.")
     worst = min(tested, key=lambda key: found[key].mean)
     lower = sum(each.mean < 0 for each in found.values())
-    told = f"In none of {compared}; lowest on {_place(*worst)}, {points(found[worst])} points; means below 0 in {lower}"
+    low = f"lowest on {_place(*worst)}, {points(found[worst])} points, {chance(tested[worst][0])}"
+    told = f"In none of {compared}; {low}; means below 0 in {lower}"
     needed = f"A loss of {_least_seen(plan):.1f} standard errors would count, of {plan.trials} trials"
     return Goal(name, True, final, f"{told} of {len(found)}. {needed}.")
 
@@ -217,24 +218,46 @@ def _simpler(found: tuple[float, list[str]] | None) -> str:
     return f" Over the better of {BASE} and {SIMPLE} on each task{where}: {signed(gain)}."
 
 
-def _predicting(mine: Sequence[Line], *, final: bool) -> Goal:
-    """Judged by every task at every size, means over trials; other readings of the target stand beside it."""
+def _predicting(mine: Sequence[Line], *, final: bool, others: Sequence[Line]) -> Goal:
+    """Judged by every task at every size, means over trials; other readings of the target stand beside it.
+
+    `others`: lines of the other half, whose mean gain is what one would say of any task without looking at it.
+    """
     name = f"the predicted gain of corrected targets is within ±{NEAR:g} point of the realised one for 80 % of the tasks, "
     name += "each size by itself"
     found, single = foretold(mine, REACH["soft"]), coverage(mine, reach=REACH["soft"])
     if found is None or single is None:
         return Goal(name, None, final, "No trial to foretell yet.")
     far = max(found.predicted, key=lambda key: abs(found.predicted[key] - found.realised[key]))
-    off = found.realised[far] - found.predicted[far]
     told = f"{_near(found)}, {100 * found.within:.0f} %, foretold as `wdistill advise` does"
     short = f": {80 - 100 * found.within:.0f} percentage points short" if found.within < 0.8 else ""
     tasks = [task_near(found, task) for task in dict.fromkeys(task for task, _ in found.predicted)]
     whole = f"means over sizes: {sum(tasks)} of {count(len(tasks), 'task')}"
     chosen = foretold_best(mine, REACH["soft"])
     taken = f"; of best, which may leave the targets alone: {_near(chosen)}" if chosen else ""
-    others = f"{whole}{taken}. {foretelling_one(single)}"
-    furthest = f"furthest off {_place(*far)}, by {signed(off)} points"
-    return Goal(name, found.within >= 0.8, final, f"{told}{short}; {furthest}. Other readings: {others}.")
+    came = f"{signed(found.predicted[far])} points predicted, {signed(found.realised[far])} came"
+    readings = f"{whole}{taken}. {foretelling_one(single)}{_blind(found, others)}"
+    return Goal(
+        name, found.within >= 0.8, final, f"{told}{short}; furthest off {_place(*far)}: {came}. Other readings: {readings}."
+    )
+
+
+def _blind(found: Prediction, others: Sequence[Line]) -> str:
+    """How near one comes by always saying the mean gain of the other half; "" where there is none."""
+    seen = foretold(others, REACH["soft"])
+    if seen is None:
+        return ""
+    usual = sum(seen.realised.values()) / len(seen.realised)
+    came = list(found.realised.values())
+    near = sum(abs(each - usual) <= NEAR for each in came)
+    pairs = {"the prediction": list(found.predicted.values()), "that": [usual] * len(came)}
+    off = {
+        name: (sum((a - b) ** 2 for a, b in zip(said, came, strict=True)) / len(came)) ** 0.5 for name, said in pairs.items()
+    }
+    return (
+        f". Saying {signed(usual)} of every task, the tuning half's mean, would be near in {near}: root mean square "
+        f"{off['that']:.2f} points, of the prediction {off['the prediction']:.2f}"
+    )
 
 
 def _near(found: Prediction) -> str:
@@ -351,10 +374,16 @@ def provenance(lines: Sequence[Line]) -> list[tuple[str, str]]:
     return [
         ("code", commits(lines)),
         ("hardware", ", ".join([*hardware(lines), *versions]) or MISSING),
-        ("seeds", f"{_span(numbers)}, the numbers of the trials; rows are drawn with 7000 more, in the other half 17000"),
+        ("seeds", f"{_span(numbers)}, the numbers of the trials; rows are drawn with {_splits(lines)}"),
         *([("unofficial data", "; ".join(f"{name}: {told}" for name, told in sorted(sources.items())))] if sources else []),
         ("time", f"{duration(sum(line['seconds'] for line in lines))} on one thread"),
     ]
+
+
+def _splits(lines: Sequence[Line]) -> str:
+    """What is added to the number of a trial for the seed of its split, by half."""
+    found = {task.half: SPLITS[task.half] for task in TASKS if task.name in {line["task"] for line in lines}}
+    return listed([f"{added:,} more ({half})" for half, added in found.items()]) or MISSING
 
 
 def provenance_in_words(lines: Sequence[Line]) -> str:

@@ -21,7 +21,7 @@ from experiments.lines import packed
 from experiments.models import Model, fitted, forest, stacked
 from experiments.stacked import Students, predictions, train
 from experiments.standings import KEPT
-from experiments.tasks import Pool, Task
+from experiments.tasks import SPLITS, Pool, Task
 from wdistill.confidence import Floats
 from wdistill.evidence import Evidence
 from wdistill.methods.choosing import prospect
@@ -35,7 +35,6 @@ from wdistill.training.opinions import DIRECTIONS, PLENTY
 
 BATCH = 128
 MORE = (400, 1500)  # gold rows from one size of the gold set to the next: what they bring is foretold, and seen
-SPLITS = {"tuning": 7_000, "confirmation": 17_000}  # seeds: tasks of one data set share no split across the halves
 
 
 def trial(task: Task, root: Path | None, gold: int, number: int, methods: Mapping[str, Method]) -> dict[str, Any]:

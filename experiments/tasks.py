@@ -30,6 +30,8 @@ SOURCES = {  # of tables that have no published checksums
 Ints = NDArray[np.int64]
 Images = NDArray[np.float32]
 
+SPLITS = {"tuning": 7_000, "confirmation": 17_000}  # seeds: tasks of one data set share no split across the halves
+
 
 @dataclass(frozen=True, eq=False)
 class Pool:

@@ -28,7 +28,7 @@ from experiments.models import linear, perceptrons, stacked
 from experiments.running import processes
 from experiments.stacked import Networks, Perceptrons, Students, predictions, train
 from experiments.standings import BASE, Line
-from experiments.tasks import TASKS, Pool, Task, keel
+from experiments.tasks import SPLITS, TASKS, Pool, Task, keel
 from tests import standing as made
 from tests.browser import chromium
 from tests.standing import PLAN
@@ -82,7 +82,7 @@ def test_a_trial_runs_every_method_with_both_targets(task: Task, tmp_path: Path)
     assert all(np.isfinite(each) for each in line["prospect"].values())
     assert set(NEEDED) <= set(line) and {"code", "data", "guards"} <= set(line)
     told = {"half": task.half, "labeled": 40, "unlabeled": 60, "pretraining": 2, "epochs": task.epochs, "rate": 0.03}
-    told |= {"external": task.external, "split": contest.SPLITS[task.half], "seed": 0, "batch": contest.BATCH}
+    told |= {"external": task.external, "split": SPLITS[task.half], "seed": 0, "batch": contest.BATCH}
     assert line["settings"] == told
     assert {"scikit-learn", "numpy", "torch", "processor"} <= set(line["environment"])
     lines.append(tmp_path / "leaderboard.jsonl", line)
@@ -91,12 +91,12 @@ def test_a_trial_runs_every_method_with_both_targets(task: Task, tmp_path: Path)
 
 def test_the_halves_share_no_split_and_no_test_set() -> None:
     """Where a data set is in both: other rows are drawn, and other rows tested on."""
-    numbers = {half: np.arange(5) + contest.SPLITS[half] for half in contest.SPLITS}
+    numbers = {half: np.arange(5) + SPLITS[half] for half in SPLITS}
     assert not set(numbers["tuning"]) & set(numbers["confirmation"]) and len(numbers) == 2
     shared = {task.data for task in PLAN.half("tuning")} & {task.data for task in PLAN.half("confirmation")}
     assert shared == {"fashion", "letter"}
     for data in shared:
-        parts = {half: {_part(task) for task in PLAN.half(half) if task.data == data} for half in contest.SPLITS}
+        parts = {half: {_part(task) for task in PLAN.half(half) if task.data == data} for half in SPLITS}
         assert parts["tuning"] and parts["confirmation"] and not parts["tuning"] & parts["confirmation"]
     first, second = (contest._rows(task, pool(None), GOLD, 0) for task in (TINY, replace(TINY, half="confirmation")))
     assert any(set(one) != set(other) for one, other in zip(first, second, strict=True))
@@ -669,6 +669,26 @@ def test_goals_that_are_not_reached_say_by_how_much() -> None:
     assert predicting.verdict == "not reached" and re.search(
         r"\d+ of 21 tasks and sizes, \d+ %, .*\d+ percentage points short", predicting.told
     )
+
+
+def test_what_one_would_say_without_looking_stands_beside_the_prediction() -> None:
+    """The tuning half gains 2 points on every task; two tasks of the other gain 2.5 and 4, of which 2.5 and 4 were said."""
+    reach = REACH["soft"]
+
+    def promise(points: float) -> float:
+        return float(scipy.optimize.brentq(lambda gain: reach(100 * gain) - points, 0, 1))
+
+    seen = [simple(f"s{i}", 500, 0, {BASE: 70.0, "corrected+gold": 72.0}, 0.01) for i in range(3)]
+    mine = [simple(f"m{came}", 500, 0, {BASE: 70.0, "corrected+gold": 70 + came}, promise(came)) for came in (2.5, 4.0)]
+    found = standings.foretold(mine, reach)
+    assert found is not None and found.within == 1
+    told = boards._blind(found, seen)
+    off = np.sqrt((0.5**2 + 2**2) / 2)
+    assert told == (
+        ". Saying +2.00 of every task, the tuning half's mean, would be near in 1: root mean square "
+        f"{off:.2f} points, of the prediction 0.00"
+    )
+    assert boards._blind(found, []) == ""
 
 
 def test_goals_of_nothing_cannot_be_judged() -> None:
