@@ -1,10 +1,14 @@
 """Hypothesis: the same examples on every run, more of them at night (HYPOTHESIS_PROFILE=nightly). One thread per process."""
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: threads would only wait for each other, spinning
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # `make test &` of a script: the programs under test would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 quiet = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("ci", max_examples=100, derandomize=True, database=None, **quiet)
