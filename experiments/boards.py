@@ -33,6 +33,7 @@ from experiments.standings import (
     projection,
     rows_error,
     standing,
+    without_looking,
 )
 from experiments.tables import MISSING, joined, markdown
 from experiments.tasks import SPLITS, TASKS, Task, data_of
@@ -248,15 +249,10 @@ def _blind(found: Prediction, others: Sequence[Line]) -> str:
     if seen is None:
         return ""
     usual = sum(seen.realised.values()) / len(seen.realised)
-    came = list(found.realised.values())
-    near = sum(abs(each - usual) <= NEAR for each in came)
-    pairs = {"the prediction": list(found.predicted.values()), "that": [usual] * len(came)}
-    off = {
-        name: (sum((a - b) ** 2 for a, b in zip(said, came, strict=True)) / len(came)) ** 0.5 for name, said in pairs.items()
-    }
+    blind = without_looking(found, usual)
     return (
-        f". Saying {signed(usual)} of every task, the tuning half's mean, would be near in {near}: root mean square "
-        f"{off['that']:.2f} points, of the prediction {off['the prediction']:.2f}"
+        f". Saying {signed(usual)} of every task, the tuning half's mean, would be near in {_near(blind)}: root mean square "
+        f"{blind.off:.2f} points, of the prediction {found.off:.2f}"
     )
 
 

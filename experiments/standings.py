@@ -125,6 +125,7 @@ class Prediction:
     intercept: float
     correlation: float  # 0 where either does not vary
     within: float  # share of the tasks whose realised gain is within ±1 point of the predicted one
+    off: float  # root mean square of their differences
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,11 @@ def prediction(lines: Sequence[Line], targets: str = "soft") -> Prediction | Non
 def foretold(lines: Sequence[Line], reach: Reach, targets: str = "soft") -> Prediction | None:
     """The same with a reach that comes from elsewhere; None where nothing was promised."""
     return _judged([(each, reach(each.gain)) for each in _promises(lines, targets)])
+
+
+def without_looking(found: Prediction, points: float) -> Prediction:
+    """The same tasks, of all of which so many points are said."""
+    return _compared(dict.fromkeys(found.realised, points), found.realised)
 
 
 def foretold_best(lines: Sequence[Line], reach: Reach) -> Prediction | None:
@@ -214,7 +220,7 @@ def projection(lines: Sequence[Line], gold: int, then: int) -> Projection | None
     if not pairs:
         return None
     said, came = (np.array(each) for each in zip(*pairs, strict=True))
-    return Projection(len(pairs), float(said.mean()), float(came.mean()), float(np.sqrt(np.mean((said - came) ** 2))))
+    return Projection(len(pairs), float(said.mean()), float(came.mean()), _off(said, came))
 
 
 @dataclass(frozen=True)
@@ -289,10 +295,20 @@ def _judged(told: Sequence[tuple[Promise, float]]) -> Prediction | None:
         return None
     predicted = {key: _mean(gain for each, gain in told if (each.task, each.gold) == key) for key in keys}
     realised = {key: _mean(each.came for each, _ in told if (each.task, each.gold) == key) for key in keys}
+    return _compared(predicted, realised)
+
+
+def _compared(predicted: Mapping[tuple[str, int], float], realised: Mapping[tuple[str, int], float]) -> Prediction:
     x, y = (np.array(list(each.values())) for each in (predicted, realised))
     near = float(np.mean(np.abs(x - y) <= NEAR))
     varied = np.ptp(x) > EQUAL and np.ptp(y) > EQUAL
-    return Prediction(predicted, realised, *_fit(x, y), float(np.corrcoef(x, y)[0, 1]) if varied else 0.0, near)
+    correlation = float(np.corrcoef(x, y)[0, 1]) if varied else 0.0
+    return Prediction(predicted, realised, *_fit(x, y), correlation, near, _off(x, y))
+
+
+def _off(said: Floats, came: Floats) -> float:
+    """Root mean square of the differences."""
+    return float(np.sqrt(np.mean((said - came) ** 2)))
 
 
 def _fit(x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> tuple[float, float]:

@@ -472,7 +472,7 @@ def test_what_more_gold_was_said_to_bring_is_compared_with_what_it_brought() -> 
 def test_a_task_is_near_where_its_mean_over_sizes_is() -> None:
     predicted = {("a", 100): 0.0, ("a", 500): 1.0, ("b", 100): 2.0}
     realised = {("a", 100): 1.5, ("a", 500): 0.5, ("b", 100): 3.1}
-    found = standings.Prediction(predicted, realised, 1.0, 0.0, 0.0, 1 / 3)
+    found = standings.Prediction(predicted, realised, 1.0, 0.0, 0.0, 1 / 3, 1.1)
     assert boards.task_near(found, "a") and not boards.task_near(found, "b")
 
 
@@ -685,7 +685,7 @@ def test_what_one_would_say_without_looking_stands_beside_the_prediction() -> No
     told = boards._blind(found, seen)
     off = np.sqrt((0.5**2 + 2**2) / 2)
     assert told == (
-        ". Saying +2.00 of every task, the tuning half's mean, would be near in 1: root mean square "
+        ". Saying +2.00 of every task, the tuning half's mean, would be near in 1 of 2 tasks and sizes: root mean square "
         f"{off:.2f} points, of the prediction 0.00"
     )
     assert boards._blind(found, []) == ""
