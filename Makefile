@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test check bench memory experiments leaderboard clean
+.PHONY: setup demo quick test proofs reliability reliability-nightly check bench memory experiments leaderboard clean
 
 setup: $(VENV)/.ready
 
@@ -21,8 +21,24 @@ $(VENV)/.bench: $(VENV)/.ready
 demo: setup
 	$(BIN)/wdistill demo --run demo
 
+# the unit tests: no training, no browser, no killed processes
+quick: setup
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not browser and not kill and not proof"
+
 test: check
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not proof"
+
+# what takes long: every item of `reproduce`, odd environments, flips of every bit, a run killed at every operation on the disk
+proofs: setup
+	$(BIN)/python -m pytest -n 2 --dist load -m proof
+	$(BIN)/python -m tests.killing
+
+# faults, damage and hostile files, goal by goal; docs/reliability.md shows what was proved
+reliability: setup
+	$(BIN)/python -m tests.reliability
+
+reliability-nightly: setup
+	$(BIN)/python -m tests.reliability --nightly
 
 check: setup
 	$(BIN)/ruff format --check .

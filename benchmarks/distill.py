@@ -21,14 +21,17 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.measuring import SEED, console, keep, main, say, table, verdict
-from wdistill import CNN, MLP, Recipe, distill, shuffled, store
-from wdistill.rules import debiased, fidelity, unweighted
+from wdistill import CNN, MLP, Recipe, distill, shuffled
+from wdistill.core import store
 from wdistill.training.augmentation import augment
 from wdistill.training.data import Split
-from wdistill.training.inputs import Held
+from wdistill.training.inputs import InMemory
+from wdistill.training.loop import batches_of, run_stage
 from wdistill.training.randomness import key, permutation
-from wdistill.training.stage import Examples, Stage, Watch, batches_of, run_stage
-from wdistill.training.weighing import Weigher
+from wdistill.training.stage import Callbacks, Examples, Stage
+from wdistill.training.weigher import Weigher
+from wdistill.weights.debiased import debiased
+from wdistill.weights.rules import fidelity, unweighted
 
 PAIRS = 15
 BATCH = 128
@@ -73,7 +76,7 @@ def bare_loop(model: nn.Module, inputs: Tensor, targets: Tensor, epochs: int) ->
 
 
 def our_loop(model: nn.Module, inputs: Tensor, targets: Tensor, epochs: int) -> None:
-    examples = Examples(Held(inputs), targets, torch.ones(len(inputs)), np.arange(len(inputs)))
+    examples = Examples(InMemory(inputs), targets, torch.ones(len(inputs)), np.arange(len(inputs)))
     with tempfile.TemporaryDirectory() as folder:
         stage = Stage("student", Path(folder) / "student", examples, epochs, order="bench")
         run_stage(stage, model, Recipe(batch_size=BATCH, schedule="constant", device="cpu"), {})
@@ -126,7 +129,7 @@ def the_inputs(shrink: int) -> None:
 
     def ours() -> None:
         orders = list(batches_of(permutation(len(inputs), key(SEED, "order")), BATCH))
-        for step, batch in enumerate(Held(inputs).batches(orders)):
+        for step, batch in enumerate(InMemory(inputs).batches(orders)):
             augment(batch, ("flip", "translate"), key(SEED, step))
 
     loader = DataLoader(PerSample(inputs), BATCH, shuffle=True)
@@ -153,10 +156,10 @@ def the_estimation(shrink: int) -> None:
     model, labels = CNN(1, 10, 32), torch.randint(0, 10, (n + m,), generator=torch.Generator().manual_seed(SEED))
     teacher = torch.log(targets).numpy()
     splits = [
-        Split(name, Held(inputs[part]), labels[part], np.arange(len(labels[part])))
+        Split(name, InMemory(inputs[part]), labels[part], np.arange(len(labels[part])))
         for name, part in (("validation", slice(n, None)), ("unlabeled", slice(0, n)))
     ]
-    weigher = Weigher(debiased, *splits, teacher[n:], teacher[:n], None, 1.0, "float32", 0, n, Watch())
+    weigher = Weigher(debiased, *splits, teacher[n:], teacher[:n], None, 1.0, "float32", 0, n, Callbacks())
     say("7: one estimation and one epoch of a small CNN")
     weigher.estimate(model, 0)
     found = [weigher.estimate(model, 0).refresh for _ in range(3)]

@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 import wdistill
-from wdistill import store
-from wdistill.threads import threads
+from wdistill.core import store
+from wdistill.core.threads import threads
 
 SEED = 20250711
 ROUNDS, SLOW_ROUNDS, SLOW = 5, 3, 5.0  # a peer that takes more than SLOW seconds has fewer rounds

@@ -16,9 +16,9 @@ from sklearn.neighbors import KNeighborsRegressor
 
 import wdistill
 from benchmarks.data import Points, softmax
-from wdistill.neighbors import neighbors
-from wdistill.threads import parallel, threads
-from wdistill.weighting import neighbors_of
+from wdistill.core.threads import parallel, threads
+from wdistill.weights.equations import neighbors_of
+from wdistill.weights.neighbors import neighbors
 
 THREADS = threads()
 

@@ -1,13 +1,14 @@
-"""Debiasing weights on real data, in seconds:  make demo  (or: python examples/digits.py)
+"""Debiasing weights for scikit-learn models on real data, in seconds:  python examples/digits.py
 
-scikit-learn's handwritten digits, 80 of them labeled. A teacher learns from those and labels some 900 others, not all of
-them rightly; `debiased` weighs its labels with the help of 300 validation rows; a small student, which sees 4 × 4 pixels
-instead of 8 × 8, is trained on them. We know the truth of the unlabeled rows and use it only to judge: do the weights find
-the teacher's mistakes, and does the student gain?
+scikit-learn's handwritten digits, 80 of them labeled. A teacher learns from those and labels some 900 others, with
+mistakes; `debiased` weighs its labels with the help of 300 gold rows; a small student, which sees 4 × 4 pixels instead
+of 8 × 8, is trained on them with `sample_weight`. We know the truth of the unlabeled rows and use it only to judge: do
+the weights find the teacher's mistakes, and does the student gain?
 
-How the settings came about: a first student saw all 64 pixels and was as good as its teacher, nearly all weights were 1, and
-nothing was gained. The smaller student replaced it because the teacher is clearly better on the validation rows; the first
-one's test accuracies had been seen by then, those of the second had not, and no setting was changed after they were.
+How the settings were chosen: a first student saw all 64 pixels and was as good as its teacher, nearly all weights were
+1, and nothing was gained. The smaller student replaced it because the teacher is clearly better on the gold rows; the
+first one's test accuracies had been seen by then, those of the second had not, and no setting was changed after they
+were.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
-from wdistill import Evidence, Weighed, debiased, margin, oracle, store, unweighted
-from wdistill.inspection import Histogram, picture, tables
+from wdistill import Evidence, Weighed, debiased, margin, oracle, unweighted
+from wdistill.core import store
+from wdistill.report.inspect import picture, tables
+from wdistill.weights.diagnostics import Histogram
 
 LABELED, VALIDATION, TEST = 80, 300, 500  # the rest of the 1797 rows is unlabeled
 SPLITS = 10  # each with its own rows, teacher and student

@@ -3,6 +3,7 @@
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: threads would only wait for each other, spinning
@@ -14,3 +15,11 @@ quiet = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, Healt
 settings.register_profile("ci", max_examples=100, derandomize=True, database=None, **quiet)
 settings.register_profile("nightly", max_examples=2000, **quiet)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever asks for a browser is marked as such, and is not among the tests of `make quick`."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import wdistill.pages
+import wdistill.report.page
 from tests.killing import RECIPE, differences, fingerprint, splits
-from wdistill import Recipe, Report, distill, store
-from wdistill.training.networks import MLP
+from wdistill import Recipe, Report, distill
+from wdistill.core import store
+from wdistill.training.models.networks import MLP
 
 torch.set_num_threads(1)
 
@@ -94,11 +95,11 @@ def unlike(folder: Path, wanted: Path, *, warned: bool = False) -> list[str]:
 @contextmanager
 def undrawn() -> Iterator[None]:
     """No page is drawn: it takes ten times as long as all the rest, and has tests of its own."""
-    page, wdistill.pages.page = wdistill.pages.page, lambda groups, title: f"drawn elsewhere: {title}"
+    page, wdistill.report.page.page = wdistill.report.page.page, lambda groups, title: f"drawn elsewhere: {title}"
     try:
         yield
     finally:
-        wdistill.pages.page = page
+        wdistill.report.page.page = page
 
 
 @contextmanager

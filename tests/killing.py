@@ -1,6 +1,10 @@
 """Kill a small complete run at every operation on the disk, start it again, and compare what it comes to.
 
-    python -m tests.killing [--every K] [--offset I]     prints one JSON line: operations, points tried, failures
+    python -m tests.killing                              every point, two processes side by side: `make proofs`
+    python -m tests.killing --every K [--offset I]       every K-th point
+    python -m tests.killing --kinds                      the last point of every kind: an operation on files of one ending
+
+Prints one JSON line for each process: operations, points tried, failures.
 
 Each run is a forked child of a parent that has imported everything and trained nothing; `store.before` is the seam. The
 fingerprint covers parameters, weights, labels and metrics, but not times.
@@ -12,21 +16,26 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import scipy.special  # noqa: F401  imported when first used, as the next: once, here, not in every child
 import torch
-import torch._dynamo  # what optimizers import when they are first made: once, here, not in every child
+import torch._dynamo
 
-import wdistill.pages
-from wdistill import Recipe, debiased, distill, fidelity, store
-from wdistill.ledger import peek
-from wdistill.training.networks import MLP
+import wdistill.report.page
+from wdistill import Recipe, debiased, distill, fidelity
+from wdistill.core import store
+from wdistill.runs.checkpoints import read_manifest
+from wdistill.training.models.networks import MLP
 
 MEMORY = Path("/dev/shm")  # no disk to wait for: a killed process loses nothing that it has written, synced or not
 
@@ -103,7 +112,7 @@ def timeless(value: object) -> object:
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
-    """A digest for every file of a run, and for every ledger's state without its times."""
+    """A digest for every file of a run, and for every checkpointed state without its times."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
@@ -114,9 +123,9 @@ def fingerprint(folder: Path) -> dict[str, str]:
             lines = [timeless(json.loads(line)) for line in content.decode().splitlines()]
             content = json.dumps(lines).encode()
         found[name] = hashlib.sha256(content).hexdigest()
-    for ledger in sorted({path.parent for path in folder.rglob("generation-*.json")}):
-        state = json.dumps(timeless(peek(ledger).state), sort_keys=True)
-        found[f"{ledger.relative_to(folder).as_posix()} state"] = hashlib.sha256(state.encode()).hexdigest()
+    for part in sorted({path.parent for path in folder.rglob("generation-*.json")}):
+        state = json.dumps(timeless(read_manifest(part).state), sort_keys=True)
+        found[f"{part.relative_to(folder).as_posix()} state"] = hashlib.sha256(state.encode()).hexdigest()
     return found
 
 
@@ -124,31 +133,48 @@ def differences(found: dict[str, str], wanted: dict[str, str]) -> list[str]:
     return sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
 
 
-def main() -> None:
+def kinds(plan: Sequence[str]) -> list[int]:
+    """The last point of every operation on files of every ending."""
+    named = [(operation, "".join(re.findall(r"\.[a-z]+", Path(path).name))) for operation, path in map(str.split, plan)]
+    return sorted({name: at for at, name in enumerate(named, 1)}.values())
+
+
+def attempt(folder: Path, point: int, wanted: dict[str, str]) -> dict[str, Any] | None:
+    """Kill a run at this point, resume it, and say what is wrong with its end; None if nothing is."""
+    killed = child(folder, killer(point))
+    ended = child(folder, lambda operation, path: None)
+    again = child(folder, lambda operation, path: None) if point % 10 == 0 else 0  # a finished run changes nothing
+    wrong = differences(fingerprint(folder), wanted) if ended == 0 else ["did not end"]
+    shutil.rmtree(folder, ignore_errors=True)
+    if killed == -signal.SIGKILL and ended == 0 and again == 0 and not wrong:
+        return None
+    return {"point": point, "exits": [killed, ended, again], "wrong": wrong[:5]}
+
+
+def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--every", type=int)
     parser.add_argument("--offset", type=int, default=0)
+    parser.add_argument("--kinds", action="store_true")
     arguments = parser.parse_args()
+    if arguments.every is None and not arguments.kinds:
+        each = [[sys.executable, "-m", "tests.killing", "--every", "2", "--offset", str(offset)] for offset in (0, 1)]
+        return max([process.wait() for process in [subprocess.Popen(command) for command in each]])
     torch.set_num_threads(1)
-    wdistill.pages.page = lambda groups, title: "the page is drawn from the run, and tested elsewhere"
+    wdistill.report.page.page = lambda groups, title: "the page is drawn from the run, and tested elsewhere"
     place = Path(tempfile.mkdtemp(prefix="killing-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None))
     try:
         plan = operations(place / "reference")
         wanted = fingerprint(place / "reference")
-        points, failures = range(1 + arguments.offset, len(plan) + 1, arguments.every), []
-        for point in points:
-            folder = place / f"run-{point}"
-            killed = child(folder, killer(point))
-            ended = child(folder, lambda operation, path: None)
-            again = child(folder, lambda operation, path: None) if point % 10 == 0 else 0  # a finished run changes nothing
-            wrong = differences(fingerprint(folder), wanted) if ended == 0 else ["did not end"]
-            if killed != -signal.SIGKILL or ended != 0 or again != 0 or wrong:
-                failures.append({"point": point, "at": plan[point - 1], "exits": [killed, ended, again], "wrong": wrong[:5]})
-            shutil.rmtree(folder, ignore_errors=True)
+        every = range(1 + arguments.offset, len(plan) + 1, arguments.every or 1)
+        points = kinds(plan) if arguments.kinds else every
+        tried = [(point, attempt(place / f"run-{point}", point, wanted)) for point in points]
+        failures = [{"at": plan[point - 1], **failure} for point, failure in tried if failure]
         print(json.dumps({"operations": len(plan), "points": len(points), "failures": failures}))
+        return 1 if failures else 0
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

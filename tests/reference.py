@@ -93,15 +93,20 @@ def neighbors_of(m):
     return k
 
 
-def shares(points, query, k):
-    """Row → its share of the mean over the k nearest: 1/k each; points tied at the k-th distance divide what is left."""
+def shares(points, query, k, rounding=0.0):
+    """Row → its share of the mean over the k nearest: 1/k each; points tied at the k-th distance divide what is left.
+
+    Tied are those whose squared distance differs from the k-th, d², by at most (d + rounding)² − d².
+    """
     distances = []
     for x, y in points:
         across, up = float(x) - float(query[0]), float(y) - float(query[1])
         distances.append(across * across + up * up)
     last = sorted(distances)[k - 1]
-    inside = [row for row, distance in enumerate(distances) if distance < last]
-    tied = [row for row, distance in enumerate(distances) if distance == last]
+    with localcontext(prec=DIGITS):
+        allowed = Fraction(Decimal(rounding) * (2 * Decimal(last).sqrt() + Decimal(rounding)))
+    inside = [row for row, distance in enumerate(distances) if Fraction(distance) < Fraction(last) - allowed]
+    tied = [row for row, distance in enumerate(distances) if abs(Fraction(distance) - Fraction(last)) <= allowed]
     answer = dict.fromkeys(inside, Fraction(1, k))
     answer.update(dict.fromkeys(tied, Fraction(k - len(inside), k * len(tied))))
     return answer
@@ -125,7 +130,20 @@ def estimate_one(share, wrong, on_truth, on_target, estimate):
     return weight, error, distortion, denominator
 
 
-def weigh(points, queries, labels, teacher, student, *, targets="soft", estimate="paper", k=None, **form):
+def rounding_of(*arrays, kind="probabilities"):
+    """What rounding can do to distances between margins of arrays of these types."""
+    types = [np.float32 if array.dtype == np.float16 and kind != "probabilities" else array.dtype for array in arrays]
+    epsilons = {np.dtype(np.float64): 256, np.dtype(np.float32): 3, np.dtype(np.float16): 1}
+    return max(epsilons[np.dtype(kind)] * float(np.finfo(kind).eps) for kind in types)
+
+
+def scale_of(points):
+    """Twice the median size of scores that are not 0."""
+    sizes = sorted(abs(float(value)) for value in np.ravel(points) if value)
+    return sizes[(len(sizes) - 1) // 2] + sizes[len(sizes) // 2] if sizes else 0.0
+
+
+def weigh(points, queries, labels, teacher, student, *, targets="soft", estimate="paper", k=None, rounding=0.0, **form):
     """Weights, error, distortion (n,) and clear and possible clippings, from confidences that are given.
 
     The counts are of unclipped weights that exceed 1 by more than 1e-12, and that may exceed it but for rounding.
@@ -137,7 +155,7 @@ def weigh(points, queries, labels, teacher, student, *, targets="soft", estimate
     for query in queries:
         place = (float(query[0]), float(query[1]))
         if place not in seen:
-            answer = estimate_one(shares(points, place, k), wrong, on_truth, on_target, estimate)
+            answer = estimate_one(shares(points, place, k, rounding), wrong, on_truth, on_target, estimate)
             inverse = answer[3]
             seen[place] = (*map(float, answer[:3]), inverse < 1 - 1e-12, inverse != 1 and inverse < 1 + 1e-12)
         rows.append(seen[place])

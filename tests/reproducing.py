@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,16 +17,17 @@ from typing import Any
 import pyarrow.parquet as parquet
 import pytest
 
-from experiments import reproducing
-from experiments.lines import Line
-from experiments.protocol import Experiment, Item
-from experiments.tables import by_labels
+from experiments.lab.items import Item, View
+from experiments.lab.tables import by_labels
+from experiments.lab.trial import Experiment
+from experiments.paper import reproduce as reproducing
 from tests import official
 from tests.distilling import undrawn
-from wdistill import Recipe, cli, debiased, store, unweighted
-from wdistill.arms import arm
+from wdistill import Recipe, cli, debiased, unweighted
+from wdistill.core import store
 from wdistill.datasets import prepare
-from wdistill.datasets.locating import SIZES
+from wdistill.datasets.prepared import SIZES
+from wdistill.runs.arms import arm
 
 ROWS, TEST, SIZE = 30, 6, 32
 WRITERS = {
@@ -49,11 +49,11 @@ SHARED = Experiment(
 FRESH = replace(SHARED, name="fresh", repeats=True, in_paper=False)
 
 
-def tables(lines: Mapping[str, list[Line]]) -> str:
-    return "\n".join(by_labels(found, SHARED.arms, {}, name) for name, found in lines.items())
+def view(experiment: Experiment) -> View:
+    return View(experiment, lambda lines: by_labels(lines, SHARED.arms, {}, experiment.name))
 
 
-TINY = Item("tiny", "two experiments that take a second", (SHARED, FRESH), tables, lambda lines: {})
+TINY = Item("tiny", "two experiments that take a second", (view(SHARED), view(FRESH)))
 
 
 def make_data(root: Path, *names: str) -> Path:
@@ -94,7 +94,7 @@ def ids(trial: Path, split: str) -> list[int]:
 
 
 def parameters(trial: Path, model: str) -> str:
-    """The digest of a model by the folder its ledger lies in: one that a trial began with, or an arm's."""
+    """The digest of a model by the folder of its checkpoints: one that a trial began with, or an arm's."""
     return store.digest_file(trial / model / "parameters.safetensors")
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from wdistill.theory import multi_pass, single_pass
-from wdistill.weighting import Floats
+from experiments.theory import multi_pass, single_pass
+from wdistill.weights.equations import Floats
 
 SEED = 7  # with which every claim holds at this size
 

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from tests.killing import timeless
 from wdistill import Recipe
-from wdistill.inspection import Histogram
-from wdistill.ledger import Ledger
-from wdistill.outcome import Refresh
+from wdistill.runs.checkpoints import CheckpointStore
+from wdistill.runs.outcome import Refresh
 from wdistill.training.data import Split
-from wdistill.training.inputs import Held
-from wdistill.training.predicting import predict
+from wdistill.training.inputs import InMemory
+from wdistill.training.predict import predict
 from wdistill.training.stage import Estimate, Examples, Stage
+from wdistill.weights.diagnostics import Histogram
 
 RECIPE = Recipe(batch_size=16, rate=0.01, schedule="constant", checkpoint_seconds=0, device="cpu")
 N = 50
@@ -46,10 +46,10 @@ def rows() -> tuple[Tensor, Tensor]:
 def made(hard: bool = True, weights: Tensor | None = None) -> Examples:
     inputs, labels = rows()
     targets = labels if hard else nn.functional.one_hot(labels, 3).float() * 0.7 + 0.1
-    return Examples(Held(inputs), targets, torch.ones(N) if weights is None else weights, np.arange(100, 100 + N))
+    return Examples(InMemory(inputs), targets, torch.ones(N) if weights is None else weights, np.arange(100, 100 + N))
 
 
-MEASURED = {name: Split(name, Held(rows()[0]), rows()[1], np.arange(N)) for name in ("validation", "test")}
+MEASURED = {name: Split(name, InMemory(rows()[0]), rows()[1], np.arange(N)) for name in ("validation", "test")}
 
 
 def refreshed(weights: Callable[[nn.Module, int], Tensor]) -> dict[str, Any]:
@@ -61,8 +61,8 @@ def refreshed(weights: Callable[[nn.Module, int], Tensor]) -> dict[str, Any]:
         refresh = Refresh(after, Histogram().plus(finite), None, None, 0, 0, 0.0, 0.0, 0.0, file)
         return Estimate(found, refresh, {file: found.numpy().tobytes()})
 
-    def restore(ledger: Ledger, refresh: Refresh) -> Tensor:
-        return torch.from_numpy(np.frombuffer(ledger.read(refresh.file), np.float32).copy())
+    def restore(checkpoints: CheckpointStore, refresh: Refresh) -> Tensor:
+        return torch.from_numpy(np.frombuffer(checkpoints.read(refresh.file), np.float32).copy())
 
     return {"estimate": estimate, "restore": restore, "trajectory": True}
 
@@ -74,7 +74,7 @@ def stage(folder: Path, epochs: int = 3, examples: Examples | None = None, **mor
 def by_student(model: nn.Module, after: int) -> Tensor:
     """Weights that depend on the student as it is now."""
     inputs, _ = rows()
-    return torch.softmax(torch.from_numpy(predict(model, Held(inputs))), dim=1).amax(dim=1) * (0.5 if after else 1.0)
+    return torch.softmax(torch.from_numpy(predict(model, InMemory(inputs))), dim=1).amax(dim=1) * (0.5 if after else 1.0)
 
 
 class Stopping:
@@ -89,7 +89,7 @@ class Stopping:
 
 
 def whole(folder: Path) -> tuple[object, dict[str, bytes]]:
-    ledger = Ledger(folder)
-    return timeless(dict(ledger.state)), {
-        name: ledger.read(name) for name in ledger.generation.files if "checkpoint" not in name
+    checkpoints = CheckpointStore(folder)
+    return timeless(dict(checkpoints.state)), {
+        name: checkpoints.read(name) for name in checkpoints.snapshot.files if "checkpoint" not in name
     }

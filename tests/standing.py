@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.boards import Plan
-from experiments.leaderboard import GOLD, TASKS, TRIALS, methods_of
-from experiments.standings import Line
-from experiments.tasks import Task
+from experiments.leaderboard.run import GOLD, TASKS, TRIALS, methods_of
+from experiments.leaderboard.tasks import Protocol, Task
+from experiments.leaderboard.transfer import Line
 
-PLAN = Plan(tuple(TASKS), methods_of, GOLD, TRIALS)
+PLAN = Protocol(tuple(TASKS), methods_of, GOLD, TRIALS)
 GAINS: dict[str, float] = {  # points over unweighted, of some size
     "unweighted": 0.0,
     "oracle": 1.5,
@@ -49,6 +48,7 @@ def line(task: Task, gold: int, trial: int, gains: dict[str, float] | None = Non
             "test": 4000,
         },
         "accuracies": {each: accuracies() for each in (("soft", "hard") if task.all_methods else ("soft",))},
+        "data": {"name": task.data, "official": task.data != "letter", "source": "a table"},
         "before": 75.0,
         "experts": {"teacher": 82.0, "student": 75.0},
         "experts_gold": {"teacher": 83.0, "student": 76.0},

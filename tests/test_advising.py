@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from tests.test_methods import case
-from wdistill.evidence import Evidence
-from wdistill.methods import advising, planning
-from wdistill.methods.advising import (
+from wdistill.cli.advise import print_advice, reasons
+from wdistill.methods import advice, gold_plan
+from wdistill.methods.advice import (
     NOTHING,
     POSSIBLE,
-    Gain,
+    TRANSFER,
+    PredictedGain,
+    TransferCurve,
     advise,
     rows_to_tell,
     rows_to_trust,
     verdict,
 )
-from wdistill.methods.choosing import prospect
-from wdistill.methods.error import learned_error
-from wdistill.methods.finding import area
-from wdistill.methods.guards import guarded, repeated
-from wdistill.methods.intervals import Interval, share
-from wdistill.methods.lessons import Case, Opinion, one_hot
-from wdistill.methods.planning import Step, enough_of, steps, worth_labeling
-from wdistill.methods.reaching import REACH, Reach
+from wdistill.methods.best import estimate_gain
+from wdistill.methods.context import AuxiliaryPredictions, Context, one_hot
+from wdistill.methods.gold_plan import PlanStep, enough_of, steps, worth_labeling
+from wdistill.methods.guards import Concern, check_gold, gold_in_unlabeled
+from wdistill.methods.statistics import Interval, share
+from wdistill.methods.teacher_error import area, learned_error
+from wdistill.weights.evidence import Evidence
 
 
-def speaking(m: int = 300, n: int = 3000, classes: int = 4, seed: int = 0, **strengths: float) -> Case:
+def speaking(m: int = 300, n: int = 3000, classes: int = 4, seed: int = 0, **strengths: float) -> Context:
     """Experts who lean towards the truth, each so much, unsure of some rows: teacher and student first, opinions after."""
     rng = np.random.default_rng(seed)
     truth = rng.integers(0, classes, m + n)
@@ -42,57 +45,60 @@ def speaking(m: int = 300, n: int = 3000, classes: int = 4, seed: int = 0, **str
         said[name] = powers / powers.sum(axis=1, keepdims=True)
     own = [said.pop(name) for name in ("teacher", "student")]
     evidence = Evidence(truth[:m], *(each[:m] for each in own), *(each[m:] for each in own), truth=truth[m:])
-    return Case(evidence, {name: Opinion(each[:m], each[m:]) for name, each in said.items()}, seed=seed)
+    return Context(evidence, {name: AuxiliaryPredictions(each[:m], each[m:]) for name, each in said.items()}, seed=seed)
 
 
-def changed(found: Case, **arrays: np.ndarray) -> Case:
+def changed(found: Context, **arrays: np.ndarray) -> Context:
     return replace(found, evidence=replace(found.evidence, **arrays))
 
 
 # the verdict --------------------------------------------------------------------------------------------------------
 
 
-STRAIGHT = Reach(1.0, 0.0, 0.5)
+STRAIGHT = TransferCurve(1.0, 0.0, 0.5)
 
 
-def gain(points: float, error: float) -> Gain:
+def gain(points: float, error: float) -> PredictedGain:
     """Of a student who gains what the targets gain."""
-    return Gain(points, error, STRAIGHT)
+    return PredictedGain(points, error, STRAIGHT)
 
 
+@pytest.mark.slow
 def test_nothing_to_win_where_the_teacher_is_always_right() -> None:
     found = advise(case(teacher=1.0, m=400))
     assert found.verdict == "nothing to win: train unweighted"
     assert found.teacher.value == 1 and found.teacher.low > 0.95
     assert found.accuracies["posterior, expected"].low <= found.teacher.low  # no surer than the teacher's, which it rests on
-    assert all(np.isnan(each.auc) for each in found.finders)  # no errors to be found
+    assert all(np.isnan(each.auc) for each in found.detectors)  # no errors to be found
     assert found.changes[0].changed.value == 0 and found.changes[0].effective == 1
 
 
+@pytest.mark.slow
 def test_correct_the_targets_where_others_know_and_the_gain_is_near_the_true_one() -> None:
     given = speaking(m=600, second=2.0)
     found = advise(given)
     truth, said = given.evidence.truth, given.unlabeled["teacher"].argmax(axis=1)
-    real = np.mean(found.choice.prospect.posterior(given.unlabeled).argmax(axis=1) == truth) - np.mean(said == truth)
-    points = REACH["soft"](100 * real)
+    real = np.mean(found.choice.estimate.posterior(given.unlabeled).argmax(axis=1) == truth) - np.mean(said == truth)
+    points = TRANSFER["soft"](100 * real)
     assert found.verdict == f"correct the targets: about {found.gain.points:+.1f} points"
     assert points > 3 and abs(found.gain.points - points) < 0.5 * points
     assert found.gain.predicted.low < found.gain.known.low < found.gain.points
-    by_name = {each.name: each for each in found.finders}
+    by_name = {each.name: each for each in found.detectors}
     assert by_name["posterior of all"].auc > by_name["learned error"].auc > 0.6
     assert 0 < by_name["posterior of all"].auc_error < 0.05 and by_name["posterior of all"].calibration_error < 0.1
     assert found.accuracies["posterior, on gold"].low > found.accuracies["teacher"].value
     expected = found.accuracies["posterior, expected"]
     assert (
-        expected.value == pytest.approx(found.teacher.value + found.choice.prospect.gain) and expected.low < expected.value
+        expected.value == pytest.approx(found.teacher.value + found.choice.estimate.gain) and expected.low < expected.value
     )
     assert found.accuracies["second alone"].value == np.mean(given.validation["second"].argmax(axis=1) == given.labels)
-    assert found.changes[-1].changed.value == pytest.approx(found.choice.prospect.differing)
+    assert found.changes[-1].changed.value == pytest.approx(found.choice.estimate.differing)
     assert sum(found.class_rows) == found.gold == 600 and len(found.by_class) == 4
-    assert found.findings == ()
+    assert found.concerns == ()
     assert sorted(found.next) == list(range(3000))
 
 
+@pytest.mark.slow
 def test_few_rows_cannot_tell() -> None:
     said = [advise(speaking(m=24, n=800, seed=seed, second=0.6)).verdict for seed in (0, 1, 2, 3)]
     assert sum(each.startswith("cannot tell with 24 gold rows") for each in said) >= 2, said
@@ -139,12 +145,13 @@ def test_the_part_that_no_gold_takes_away_widens_the_prediction_alone() -> None:
 
 
 def test_many_rows_are_judged_by_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advising, "SAMPLE", 500)
+    monkeypatch.setattr(advice, "SAMPLE", 500)
     found = advise(speaking(m=100, second=2.0))
     assert (found.unlabeled, found.sampled, len(found.next)) == (3000, 500, 500)
     assert len(set(found.next.tolist())) == 500 and found.next.max() > 2000
 
 
+@pytest.mark.slow
 def test_predictions_as_exact_as_float32_are_exact_enough() -> None:
     given = speaking(m=60, n=200, second=2.0)
     seen = given.evidence
@@ -177,16 +184,17 @@ def test_the_area_is_the_share_of_pairs_and_its_error_that_of_new_samples() -> N
 # guards -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_clean_case_raises_no_alarm() -> None:
     for seed in range(50):
-        assert guarded(speaking(m=200, n=2000, seed=seed)) == (), seed
-        assert guarded(case(m=200, n=1000, seed=seed)) == (), seed  # confidences in a few lumps
+        assert check_gold(speaking(m=200, n=2000, seed=seed)) == (), seed
+        assert check_gold(case(m=200, n=1000, seed=seed)) == (), seed  # confidences in a few lumps
 
 
 def test_a_teacher_trained_on_gold_is_noticed() -> None:
     given = speaking(m=200)
     remembered = 0.1 * given.validation["teacher"] + 0.9 * one_hot(given.labels, 4)
-    (first, *_) = guarded(changed(given, validation_teacher=remembered))
+    (first, *_) = check_gold(changed(given, validation_teacher=remembered))
     assert "surer on gold than elsewhere" in first.text and first.numbers["z"] > 4 and first.numbers["area"] > 0.6
 
 
@@ -195,10 +203,10 @@ def test_gold_from_elsewhere_is_noticed() -> None:
     seen = given.evidence
     easy = np.flatnonzero((seen.validation_labels < 2) | (np.arange(600) % 4 == 0))  # classes at other rates
     parts = ("validation_labels", "validation_teacher", "validation_student")
-    found = guarded(changed(given, **{name: getattr(seen, name)[easy] for name in parts}))
+    found = check_gold(changed(given, **{name: getattr(seen, name)[easy] for name in parts}))
     assert any("does not look like" in each.text and "the teacher's classes" in each.text for each in found)
     flat = changed(given, validation_student=0.5 * seen.validation_student + 0.5 / 4)  # the student less sure on gold
-    (other,) = guarded(flat)
+    (other,) = check_gold(flat)
     assert "the student's confidence" in other.text and "classes" not in other.text
 
 
@@ -207,18 +215,18 @@ def test_missing_classes_are_named() -> None:
     rows = np.flatnonzero(given.labels != 2)
     seen = given.evidence
     parts = {name: getattr(seen, name)[rows] for name in ("validation_labels", "validation_teacher", "validation_student")}
-    found = [each for each in guarded(changed(given, **parts)) if "no gold row" in each.text]
+    found = [each for each in check_gold(changed(given, **parts)) if "no gold row" in each.text]
     assert found[0].clause == "of classes without gold rows nothing is known"  # the others may be what they seem
     assert len(found) == 1 and "1 of 4 classes have no gold row: 2." in found[0].text and found[0].numbers["share"] > 0.1
     named = replace(given, evidence=replace(seen, **parts, classes=("ant", "bee", "cow", "dog")))
-    assert any("no gold row: cow." in each.text for each in guarded(named))
+    assert any("no gold row: cow." in each.text for each in check_gold(named))
 
 
 def test_gold_among_the_unlabeled_rows_is_counted() -> None:
-    assert repeated(0, 50, "ids") == ()
-    (found,) = repeated(2, 50, "inputs")
+    assert gold_in_unlabeled(0, 50, "ids") == ()
+    (found,) = gold_in_unlabeled(2, 50, "inputs")
     assert "2 of 50 gold rows" in found.text and "inputs" in found.text
-    assert advise(case(m=60, n=100), (found,)).findings[0] is found
+    assert advise(case(m=60, n=100), (found,)).concerns[0] is found
 
 
 # planning -----------------------------------------------------------------------------------------------------------
@@ -226,7 +234,7 @@ def test_gold_among_the_unlabeled_rows_is_counted() -> None:
 
 def test_more_rows_narrow_the_gain_and_never_lessen_it() -> None:
     given = speaking(m=80, second=2.0)
-    found = prospect(given, tuple(given.validation))
+    found = estimate_gain(given, tuple(given.validation))
     planned = steps(given, found)
     assert [each.more for each in planned] == [100, 300, 1000, 3000]
     errors, gains = [each.error for each in planned], [found.gain, *(each.gain for each in planned)]
@@ -234,8 +242,9 @@ def test_more_rows_narrow_the_gain_and_never_lessen_it() -> None:
     assert errors == sorted(errors, reverse=True) and gains == sorted(gains)
 
 
+@pytest.mark.slow
 def test_as_many_rows_are_advised_as_bring_half_of_what_many_would() -> None:
-    planned = [Step(more, 0.1, gain) for more, gain in ((100, 1.1), (300, 1.4), (1_000, 1.5), (3_000, 1.6))]
+    planned = [PlanStep(more, 0.1, gain) for more, gain in ((100, 1.1), (300, 1.4), (1_000, 1.5), (3_000, 1.6))]
     assert enough_of(planned, 1.0, least=0.3) is planned[1]  # + 0.4 of + 0.6
     assert enough_of(planned, 0.0, least=0.3) is planned[0]
     assert enough_of(planned, 1.4, least=0.3) is None  # + 0.2
@@ -246,6 +255,7 @@ def test_as_many_rows_are_advised_as_bring_half_of_what_many_would() -> None:
     assert unsure.judging is not None and unsure.judging == rows_to_tell(unsure.gain, 40)
 
 
+@pytest.mark.slow
 def test_labels_alone_are_told_of_where_they_beat_the_teacher() -> None:
     assert advise(speaking(m=400, forest=4.0, second=3.0)).alone == "forest"
     assert advise(speaking(m=400, forest=2.0, second=2.1)).alone == ""  # no better, beyond chance
@@ -257,9 +267,9 @@ def test_a_repeated_gold_row_answers_for_no_copy_of_itself(monkeypatch: pytest.M
     few = speaking(m=40, second=1.0)
     rows, seen = np.tile(np.arange(40), 2), few.evidence
     parts = {name: getattr(seen, name)[rows] for name in ("validation_labels", "validation_teacher", "validation_student")}
-    opinions = {name: replace(each, validation=each.validation[rows]) for name, each in few.opinions.items()}
-    twice = replace(changed(few, **parts), opinions=opinions)
-    found, learned, asked = prospect(twice, tuple(twice.validation)), set[float](), list[bool]()
+    auxiliary = {name: replace(each, validation=each.validation[rows]) for name, each in few.auxiliary.items()}
+    twice = replace(changed(few, **parts), auxiliary=auxiliary)
+    found, learned, asked = estimate_gain(twice, tuple(twice.validation)), set[float](), list[bool]()
 
     class Spy:
         def __init__(self, given: dict[str, np.ndarray], labels: np.ndarray) -> None:
@@ -270,7 +280,7 @@ def test_a_repeated_gold_row_answers_for_no_copy_of_itself(monkeypatch: pytest.M
             asked.append(not learned & set(given["teacher"][:, 0]))
             return given["teacher"]
 
-    monkeypatch.setattr(planning, "fit_posterior", Spy)
+    monkeypatch.setattr(gold_plan, "fit_posterior", Spy)
     steps(twice, found)
     assert asked and not any(asked)
     asked.clear()
@@ -286,7 +296,7 @@ def test_a_repeated_gold_row_answers_for_no_copy_of_itself(monkeypatch: pytest.M
 
 def test_rows_worth_a_label_are_doubted_and_of_every_class() -> None:
     given = speaking(m=200, n=2000, second=2.0)
-    truth = prospect(given, tuple(given.validation)).posterior(given.unlabeled)
+    truth = estimate_gain(given, tuple(given.validation)).posterior(given.unlabeled)
     order = worth_labeling(given, truth)
     assert sorted(order) == list(range(2000))
     wrong = truth.argmax(axis=1) != given.evidence.truth
@@ -298,22 +308,33 @@ def test_rows_worth_a_label_are_doubted_and_of_every_class() -> None:
     apart = -(said.mean(0) * np.log(said.mean(0))).sum(1) + (said * np.log(said)).sum(2).mean(0)
     score = -(truth * np.log(truth)).sum(axis=1) * apart
     assert np.argmax(score) == order[0] and (np.diff(score[order[:4]]) <= 0).all()
-    agreed = replace(given, opinions={}, evidence=replace(given.evidence, student=given.evidence.teacher))
+    agreed = replace(given, auxiliary={}, evidence=replace(given.evidence, student=given.evidence.teacher))
     assert set(worth_labeling(agreed, truth)) == set(range(2000))  # no disagreement at all is no fault
 
 
 @given(slope=st.floats(0.1, 1.5), bend=st.floats(0, 1), x=st.floats(-20, 20), more=st.floats(0.01, 5))
 def test_more_reaches_the_student_but_less_of_every_point(slope: float, bend: float, x: float, more: float) -> None:
-    reach = Reach(slope, bend, 0.5)
-    assert reach(0) == 0 and reach(x) < reach(x + more)
-    assert reach(x + 2 * more) - reach(x + more) <= reach(x + more) - reach(x) + 1e-9
-    assert reach(x) == pytest.approx(slope * x) if bend == 0 or x <= 0 else reach(x) <= slope * x
-    assert 0 < reach.error(x, more) <= slope * more + 1e-9
-    known, predicted = reach.known(x, more), reach.predicted(x, more)
-    assert predicted.low < known.low < known.value == reach(x) < known.high < predicted.high
+    transfer = TransferCurve(slope, bend, 0.5)
+    assert transfer(0) == 0 and transfer(x) < transfer(x + more)
+    assert transfer(x + 2 * more) - transfer(x + more) <= transfer(x + more) - transfer(x) + 1e-9
+    assert transfer(x) == pytest.approx(slope * x) if bend == 0 or x <= 0 else transfer(x) <= slope * x
+    assert 0 < transfer.error(x, more) <= slope * more + 1e-9
+    known, predicted = transfer.known(x, more), transfer.predicted(x, more)
+    assert predicted.low < known.low < known.value == transfer(x) < known.high < predicted.high
     # 0 is left out by both or by none: the curve knows nothing that gold does not
     assert (known.low > 0, known.high < 0) == (x - 1.96 * more > 0, x + 1.96 * more < 0)
 
 
 def test_what_may_be_won_can_be_much_more_than_what_is_possible_still() -> None:
-    assert all(reach(100) > 2 * POSSIBLE for reach in REACH.values())
+    assert all(transfer(100) > 2 * POSSIBLE for transfer in TRANSFER.values())
+
+
+def test_findings_come_before_other_reasons_and_none_is_lost() -> None:
+    found = advise(case(m=60, n=100))
+    many = replace(found, concerns=tuple(Concern(f"finding {i}", {}, "") for i in range(7)))
+    assert len(reasons(found)) <= 5 and not any("Look first" in line for line in reasons(found))
+    assert reasons(many)[:2] == ["Look first: finding 0.", "Look first: finding 1."] and len(reasons(many)) == 5
+    assert reasons(many)[-1] == "Look first: 3 more findings, which --details lists."
+    printed = Console(width=80, file=io.StringIO())
+    print_advice(many, printed, details=True)
+    assert all(f"Look first: finding {i}." in printed.file.getvalue() for i in range(7))  # type: ignore[attr-defined]

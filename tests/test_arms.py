@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 import wdistill
-from tests.distilling import MADE, bits, contents, failing, go, seeded, student, students, table, teacher, undrawn
+from tests.distilling import MADE, bits, contents, failing, go, seeded, splits, student, students, table, teacher, undrawn
 from tests.killing import fingerprint
+from tests.test_distillation import as_picked_rows
 from wdistill import (
     Arm,
     ConfigError,
@@ -34,10 +35,13 @@ from wdistill import (
     threshold,
     unweighted,
 )
-from wdistill.arms import SETTINGS, WEIGHING
-from wdistill.exporting import export_run, load_student
-from wdistill.ledger import Ledger
-from wdistill.rules import Unweighted
+from wdistill.runs.arms import SETTINGS, WEIGHING
+from wdistill.runs.checkpoints import CheckpointStore
+from wdistill.training.export import export_run, load_student
+from wdistill.training.inputs import InMemory, Subset
+from wdistill.weights.rules import Unweighted
+
+pytestmark = pytest.mark.slow  # nearly all of them train
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -181,13 +185,13 @@ def test_unknown_settings_and_bad_values_are_refused_at_once(settings: dict[str,
 
 
 @pytest.mark.parametrize(
-    "rule",
-    [arm("debiased"), arm(arm(debiased)), shuffled(arm(debiased)), shuffled("debiased")],  # type: ignore[arg-type]
+    "make",
+    [lambda: arm("debiased"), lambda: arm(arm(debiased)), lambda: shuffled(arm(debiased)), lambda: shuffled("debiased")],  # type: ignore[arg-type]
     ids=["text", "an arm in an arm", "an arm in a control", "text in a control"],
 )
-def test_what_is_no_rule_is_refused_inside_an_arm_too(rule: Any) -> None:
+def test_what_is_no_rule_is_refused_inside_an_arm_too(make: Any) -> None:
     with pytest.raises(ConfigError, match="not a rule"):
-        go(rule={"own": rule})
+        go(rule={"own": make()})
 
 
 def test_settings_at_odds_are_refused_before_training() -> None:
@@ -268,7 +272,10 @@ def test_an_interrupted_run_goes_on_with_the_arms_settings(finished: tuple[Path,
 
 
 def test_two_workers_give_the_same_bits(finished: tuple[Path, Report], tmp_path: Path) -> None:
-    run(tmp_path / "run", RULES, replace(MADE, workers=2))
+    """Arms with settings and picked rows, of files and of memory, go to other processes."""
+    data = {name: as_picked_rows(name, *pair, tmp_path) for name, pair in splits().items()}
+    held = Subset(InMemory(splits()["unlabeled"][0].flip(0)), torch.arange(59, -1, -1))
+    run(tmp_path / "run", RULES, replace(MADE, workers=2), **{**data, "unlabeled": (held, splits()["unlabeled"][1])})
     for name in RULES:
         assert arm_of(tmp_path / "run", name) == arm_of(finished[0], name)
 
@@ -301,8 +308,8 @@ def test_rules_and_settings_are_kept_in_the_run(tmp_path: Path) -> None:
     }
     assert report.outcome.recipe["refresh"] is None and report.outcome.teacher is not None
     assert report.outcome.teacher.rule == "" and report.student is report.students["both"]
-    ledger = Ledger(tmp_path / "run")  # of a version that kept neither
-    ledger.commit({name: value for name, value in ledger.state.items() if name not in ("rules", "settings")})
+    checkpoints = CheckpointStore(tmp_path / "run")  # of a version that kept neither
+    checkpoints.commit({name: value for name, value in checkpoints.state.items() if name not in ("rules", "settings")})
     older = read_run(tmp_path / "run").arms["both"]
     assert older.rule == "both" and older.settings == {} and older.epochs == found["both"].epochs
 

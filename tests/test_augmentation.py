@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import numpy as np
 import pytest
 import torch
@@ -11,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from wdistill.errors import ConfigError, InputError
-from wdistill.recipe import TYPES
+from wdistill.core.errors import ConfigError, InputError
+from wdistill.core.settings import settings_of
+from wdistill.runs.recipe import Recipe
 from wdistill.training.augmentation import KINDS, augment
 
 torch.set_num_threads(1)
@@ -35,6 +34,7 @@ def slowly(image: Tensor, flip: bool, down: int, right: int) -> Tensor:
     return found
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**40), st.sampled_from([(), ("flip",), ("translate",), KINDS]), st.integers(1, 4), st.booleans())
 def test_every_image_is_one_of_those_the_slow_reference_can_make(
     key: int, kinds: tuple[str, ...], rows: int, last: bool
@@ -97,4 +97,4 @@ def test_what_is_no_image_or_no_kind_is_refused() -> None:
 
 
 def test_the_recipe_knows_these_kinds() -> None:
-    assert get_args(get_args(TYPES["augmentation"])[0]) == KINDS
+    assert settings_of(Recipe)["augmentation"].choices == KINDS

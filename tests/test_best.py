@@ -13,21 +13,22 @@ import torch
 from tests.distilling import QUICK, go, seeded, student, students, table, teacher
 from tests.killing import child, differences, fingerprint, killer, splits
 from wdistill import ConfigError, InputError, Recipe, advise, best, cli, debiased, distill, read_run, unweighted
-from wdistill.evidence import Evidence
-from wdistill.ledger import Ledger
-from wdistill.methods import corrected, robust, weighing
-from wdistill.methods.lessons import Case, Lesson
-from wdistill.methods.losses import CrossEntropy
-from wdistill.methods.teaching import Teaching
+from wdistill.methods import corrected, robust
+from wdistill.methods.context import Context, CrossEntropy, MethodArm, Supervision, by_rule
+from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.training import tensors
-from wdistill.training.data import split_of
+from wdistill.training.arm import loss_on_unlabeled
+from wdistill.training.auxiliary import gold_folds
+from wdistill.training.data import check_split
 from wdistill.training.labels import read_labels, read_table
-from wdistill.training.opinions import gold_folds
-from wdistill.training.predicting import predict
-from wdistill.training.work import special
-from wdistill.weighting import log_probabilities
+from wdistill.training.predict import predict
+from wdistill.weights.equations import log_probabilities
+from wdistill.weights.evidence import Evidence
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*validation rows")  # so few of them are part of the tests
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.*validation rows"),  # so few of them are part of the tests
+]
 SLOW = replace(QUICK, teacher_epochs=6, student_epochs=6, schedule="constant")  # enough for folds to differ
 
 
@@ -39,7 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def folds() -> np.ndarray[Any, Any]:
-    validation = split_of("validation", splits()["validation"], labels=True, folder=Path())
+    validation = check_split("validation", splits()["validation"], labels=True, folder=Path())
     return gold_folds(validation, QUICK)
 
 
@@ -50,7 +51,7 @@ def test_the_arm_says_why_and_is_taught_the_gold_rows(run: Path) -> None:
     rows = found.rows
     assert found.arms["plain"].epochs[-1].examples == rows["labeled"] + rows["unlabeled"]
     assert found.arms["best"].epochs[-1].examples == sum(rows[name] for name in ("labeled", "unlabeled", "validation"))
-    assert found.seconds["opinions"] > 0
+    assert found.seconds["auxiliary"] > 0
     page = (run / "report.html").read_text()
     assert "log-likelihood on gold" in page
     assert found.arms["best"].gold and not found.arms["plain"].gold
@@ -69,30 +70,30 @@ def test_what_teaches_more_than_weights_gives_no_weights() -> None:
     gold, rest = (random.dirichlet(np.ones(3), n).astype(np.float32) for n in (40, 50))
     seen = Evidence(random.integers(0, 3, 40), gold, gold, rest, rest)
     others = {"corrected": corrected.corrected("teacher", "student"), "mixed": robust.mixed, "forward": robust.forward}
-    others["refreshed"] = weighing.paper(refresh=True)
-    for arm in (best, *(Teaching(name, method) for name, method in others.items())):
-        with pytest.raises(ConfigError, match="weights are not all that this method teaches"):
+    others["refreshed"] = by_rule(debiased, refresh=True)
+    for arm in (best, *(MethodArm(name, method) for name, method in others.items())):
+        with pytest.raises(ConfigError, match="weights are not all that this method gives"):
             arm(seen)
-    assert np.array_equal(Teaching("paper", weighing.paper())(seen), weighing.paper()(Case(seen)).weights)
+    assert np.array_equal(MethodArm("paper", by_rule(debiased))(seen), by_rule(debiased)(Context(seen)).weights)
 
 
 def test_targets_are_kept_by_id(run: Path) -> None:
-    kept = read_table(Ledger(run / "arms" / "best").read("weights/00000.parquet"), ["id", "weight", "targets"])
+    kept = read_table(CheckpointStore(run / "arms" / "best").read("weights/00000.parquet"), ["id", "weight", "targets"])
     assert kept["targets"].shape == (60, 3) and np.allclose(kept["targets"].sum(axis=1), 1, atol=1e-6)
     assert kept["weight"].tolist() == [1.0] * 60 and kept["id"].tolist() == list(range(60))
 
 
 @pytest.mark.parametrize("name", ["second", "retrained"])
 def test_of_a_gold_row_the_model_speaks_that_has_not_seen_it(run: Path, name: str) -> None:
-    inputs = split_of("validation", splits()["validation"], labels=True, folder=Path()).inputs
+    inputs = check_split("validation", splits()["validation"], labels=True, folder=Path()).inputs
     said = []
     for fold in range(5):
         model = (student if name == "second" else teacher)()
-        content = Ledger(run / "opinions" / f"{name}-{fold}").read("parameters.safetensors")
+        content = CheckpointStore(run / "auxiliary" / f"{name}-{fold}").read("parameters.safetensors")
         tensors.load_parameters(model, tensors.from_bytes(content, name), name)
         said.append(log_probabilities(predict(model, inputs), "logits"))
     wanted = np.stack(said)[folds(), np.arange(30)]
-    found = read_labels(run / "opinions" / name, "validation")
+    found = read_labels(run / "auxiliary" / name, "validation")
     assert found is not None and np.allclose(found, wanted, atol=1e-6)
     assert not np.allclose(said[0], said[1], atol=1e-3)  # they are not all the same
 
@@ -100,15 +101,15 @@ def test_of_a_gold_row_the_model_speaks_that_has_not_seen_it(run: Path, name: st
 def test_no_model_learns_from_its_own_fold(monkeypatch: pytest.MonkeyPatch) -> None:
     """What every stage was trained on, by row id."""
     seen: dict[str, set[str]] = {}
-    from wdistill.training import work
+    from wdistill.training import jobs
 
-    real = work.run_stage
+    real = jobs.run_stage
 
     def spy(stage: Any, *more: Any) -> None:
         seen[stage.name] = {str(each) for each in stage.examples.ids}
         real(stage, *more)
 
-    monkeypatch.setattr(work, "run_stage", spy)
+    monkeypatch.setattr(jobs, "run_stage", spy)
     named = {name: (each[0], each[1]) for name, each in splits().items()}
     from wdistill import Data
 
@@ -128,7 +129,7 @@ def test_a_forest_that_could_remember_knows_nothing_of_noise(tmp_path: Path) -> 
     noise = {name: (torch.randn(n, 6, generator=generator), torch.randint(0, 3, (n,), generator=generator))
              for name, n in {"labeled": 30, "validation": 200, "unlabeled": 60, "test": 20}.items()}  # fmt: skip
     go(**noise, rule=best, run=tmp_path / "run")
-    said = read_labels(tmp_path / "run" / "opinions" / "forest", "validation")
+    said = read_labels(tmp_path / "run" / "auxiliary" / "forest", "validation")
     assert said is not None
     assert np.mean(said.argmax(axis=1) == noise["validation"][1].numpy()) < 0.5
     assert "the teacher's own targets" in read_run(tmp_path / "run").arms["best"].why
@@ -136,7 +137,7 @@ def test_a_forest_that_could_remember_knows_nothing_of_noise(tmp_path: Path) -> 
 
 def test_a_teacher_that_is_a_table_is_not_retrained(tmp_path: Path) -> None:
     go(table(), rule=best, run=tmp_path / "run")
-    there = {path.name for path in (tmp_path / "run" / "opinions").iterdir()}
+    there = {path.name for path in (tmp_path / "run" / "auxiliary").iterdir()}
     assert "second" in there and "forest" in there and not any("retrained" in name for name in there)
     assert "retrained" not in read_run(tmp_path / "run").arms["best"].why
 
@@ -144,9 +145,10 @@ def test_a_teacher_that_is_a_table_is_not_retrained(tmp_path: Path) -> None:
 def test_models_that_come_trained_are_not_trained_again(tmp_path: Path) -> None:
     recipe = replace(QUICK, teacher_epochs=0, student_epochs=0)
     go(seeded(teacher), seeded(student), recipe, rule=best, run=tmp_path / "run")
-    assert {path.name for path in (tmp_path / "run" / "opinions").iterdir()} == {"forest"}
+    assert {path.name for path in (tmp_path / "run" / "auxiliary").iterdir()} == {"forest"}
 
 
+@pytest.mark.proof
 def test_many_processes_come_to_the_same_bits(run: Path, tmp_path: Path) -> None:
     go(recipe=replace(SLOW, workers=2), rule={"plain": unweighted, "best": best}, run=tmp_path / "run")
     wanted = {name: value for name, value in fingerprint(run).items() if "initial" not in name}
@@ -159,6 +161,8 @@ def _run(folder: Path) -> None:
     go(rule=best, recipe=replace(QUICK, checkpoint_seconds=0), run=folder)
 
 
+@pytest.mark.kill
+@pytest.mark.proof
 def test_killed_anywhere_it_ends_the_same(tmp_path: Path) -> None:
     def counting(operation: str, path: Path) -> None:
         with (tmp_path / "count").open("a") as file:
@@ -177,10 +181,10 @@ def test_killed_anywhere_it_ends_the_same(tmp_path: Path) -> None:
 def test_any_method_can_be_an_arm(tmp_path: Path) -> None:
     """A loss of its own on unlabeled rows; and weights of a rule, the same as by the rule itself."""
     arms = {
-        "mixed": Teaching("mixed", robust.mixed),
-        "plain": Teaching("plain", weighing.unweighted),
+        "mixed": MethodArm("mixed", robust.mixed),
+        "plain": MethodArm("plain", by_rule(unweighted)),
         "unweighted": unweighted,
-        "paper": Teaching("paper", weighing.paper()),
+        "paper": MethodArm("paper", by_rule(debiased)),
         "debiased": debiased,
     }
     report = go(rule=arms, recipe=replace(QUICK, epochs=3))
@@ -194,15 +198,15 @@ def test_any_method_can_be_an_arm(tmp_path: Path) -> None:
 
 
 def test_a_method_may_weigh_anew_after_every_epoch(tmp_path: Path) -> None:
-    rule = {"once": Teaching("once", weighing.paper()), "anew": Teaching("anew", weighing.paper(refresh=True))}
+    rule = {"once": MethodArm("once", by_rule(debiased)), "anew": MethodArm("anew", by_rule(debiased, refresh=True))}
     report = go(rule=rule, recipe=replace(QUICK, epochs=3), run=tmp_path / "run")
     assert [len(each.refreshes) for each in report.outcome.arms.values()] == [1, 3]
 
 
 def test_an_opinion_that_nobody_was_asked_for_is_named() -> None:
-    with pytest.raises(ConfigError, match="nobody was asked for this opinion") as caught:
-        go(rule=Teaching("again", corrected.retrained))
-    assert "opinions=('retrained',)" in str(caught.value)
+    with pytest.raises(ConfigError, match="no predictions of this auxiliary model") as caught:
+        go(rule=MethodArm("again", corrected.retrained))
+    assert "auxiliary=('retrained',)" in str(caught.value)
 
 
 def test_targets_have_the_temperature_of_the_recipe(tmp_path: Path) -> None:
@@ -210,8 +214,8 @@ def test_targets_have_the_temperature_of_the_recipe(tmp_path: Path) -> None:
     for temperature in (1.0, 4.0):
         recipe = replace(QUICK, temperature=temperature)
         folder = tmp_path / f"{temperature}"
-        go(rule={"plain": Teaching("plain", weighing.unweighted)}, recipe=recipe, run=folder)
-        kept = read_table(Ledger(folder / "arms" / "plain").read("weights/00000.parquet"), ["targets"])["targets"]
+        go(rule={"plain": MethodArm("plain", by_rule(unweighted))}, recipe=recipe, run=folder)
+        kept = read_table(CheckpointStore(folder / "arms" / "plain").read("weights/00000.parquet"), ["targets"])["targets"]
         logits = read_labels(folder / "labels", "unlabeled")
         assert logits is not None
         assert np.allclose(kept, np.exp(log_probabilities(logits / temperature, "logits")), atol=1e-5)
@@ -221,7 +225,7 @@ def test_advice_before_the_second_stage_and_a_run_that_goes_on(tmp_path: Path) -
     given, folder = splits(), tmp_path / "run"
     advice = advise(teacher, student, **given, recipe=QUICK, run=folder)
     assert advice.gold == len(given["validation"][1]) and advice.verdict
-    assert (folder / "opinions").is_dir() and not (folder / "arms").exists()
+    assert (folder / "auxiliary").is_dir() and not (folder / "arms").exists()
     before = {path: path.stat().st_mtime_ns for path in (folder / "teacher").iterdir()}
     report = go(rule=best, run=folder)
     assert {path: path.stat().st_mtime_ns for path in before} == before  # nothing is trained again
@@ -234,23 +238,23 @@ def test_advice_before_the_second_stage_and_a_run_that_goes_on(tmp_path: Path) -
 
 def test_the_special_loss_is_that_of_unlabeled_rows() -> None:
     logits, targets = torch.randn(4, 3), torch.eye(3)[[0, 1, 2, 0]]
-    doubled = special(lambda logits, targets, rows: 10.0 + rows.to(logits.dtype), first=2, n=5)(
+    duplicate_gold = loss_on_unlabeled(lambda logits, targets, rows: 10.0 + rows.to(logits.dtype), first=2, n=5)(
         logits, targets, torch.tensor([0, 2, 6, 7])
     )
     plain = CrossEntropy()(logits, targets, None)
-    assert torch.allclose(doubled, torch.stack([plain[0], torch.tensor(10.0), torch.tensor(14.0), plain[3]]))
+    assert torch.allclose(duplicate_gold, torch.stack([plain[0], torch.tensor(10.0), torch.tensor(14.0), plain[3]]))
 
 
 def test_the_caller_is_asked_what_it_wants_taught() -> None:
     """A method of the user's own: everything is class 0, and no gold."""
 
-    def stubborn(case: Case) -> Lesson:
-        return Lesson(np.eye(3)[np.zeros(60, int)], np.full(60, 0.5))
+    def stubborn(case: Context) -> Supervision:
+        return Supervision(np.eye(3)[np.zeros(60, int)], np.full(60, 0.5))
 
-    report = go(rule={"stubborn": Teaching("stubborn", stubborn)}, recipe=replace(QUICK, epochs=30))
+    report = go(rule={"stubborn": MethodArm("stubborn", stubborn)}, recipe=replace(QUICK, epochs=30))
     inputs = splits()["test"][0]
     assert (report.students["stubborn"](inputs).argmax(dim=1) == 0).float().mean() > 0.5
-    assert stubborn(Case(Evidence([0, 1, 2], np.eye(3), np.eye(3)))).weights.mean() == 0.5
+    assert stubborn(Context(Evidence([0, 1, 2], np.eye(3), np.eye(3)))).weights.mean() == 0.5
     assert students(report)
 
 
@@ -263,7 +267,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     given += ["--teacher-epochs", "1", "--student-epochs", "1", "--epochs", "1", "--run", "run"]
     assert cli.main([*given, "--method", "best", "--advise"]) == 0
     advice = capsys.readouterr().out
-    assert "Verdict: " in advice and "without --advise goes on" in advice and not Path("run/arms").exists()
+    assert advice.startswith("Verdict: ") and "without --advise resumes" in advice and not Path("run/arms").exists()
     assert cli.main([*given, "--advise"]) == 2 and "about the arm best" in capsys.readouterr().err
     assert cli.main([*given, "--method", "best"]) == 0
     assert read_run(Path("run")).arms["best"].why

@@ -16,17 +16,23 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from sklearn.datasets import load_digits
 
 from tests.killing import child, killer
 from tests.tables import take, write
 from tests.test_cli import SLOW, fail
-from wdistill import cli, debiased, experts, job, joining
-from wdistill.methods import forest
-from wdistill.methods.choosing import choose
-from wdistill.methods.folds import folds_of
-from wdistill.methods.lessons import Case, Opinion, one_hot
-from wdistill.outputs import read_record
+from wdistill import cli, debiased
+from wdistill.methods import crossfit
+from wdistill.methods.best import choose
+from wdistill.methods.context import AuxiliaryPredictions, Context, one_hot
+from wdistill.methods.crossfit import folds_of
+from wdistill.tables import experts, join, weigh
+from wdistill.tables.options import Options, Paths
+from wdistill.tables.output import read_record
+from wdistill.training.auxiliary import by_forests
+from wdistill.training.data import Split
+from wdistill.training.inputs import InMemory
 
 K = 3
 
@@ -47,7 +53,7 @@ GOLD, REST, LABELED = columns(1, 150, 0), columns(2, 400, 1000), columns(3, 100,
 
 @pytest.fixture(autouse=True)
 def a_small_forest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forest, "TREES", 20)
+    monkeypatch.setattr(crossfit, "TREES", 20)
 
 
 @pytest.fixture
@@ -71,10 +77,10 @@ def matrix(found: Any) -> np.ndarray:
 
 def expected(gold: dict[str, np.ndarray] = GOLD, rest: dict[str, np.ndarray] = REST) -> np.ndarray:
     """The targets (n, K) that the arrays themselves lead to, with a second LLM."""
-    from wdistill.evidence import Evidence
+    from wdistill.weights.evidence import Evidence
 
     evidence = Evidence(gold["label"], gold["teacher"], gold["student"], rest["teacher"], rest["student"])
-    case = Case(evidence, {"llm": Opinion(gold["llm"], rest["llm"])})
+    case = Context(evidence, {"llm": AuxiliaryPredictions(gold["llm"], rest["llm"])})
     return choose(case).targets(case.unlabeled)
 
 
@@ -115,8 +121,8 @@ def test_other_kinds_of_files_hold_the_same(tables: list[str], tmp_path: Path, s
 
 
 def test_separate_tables_in_any_order_are_joined_by_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joining, "STRETCH", 64)
-    monkeypatch.setattr("wdistill.task.ENTRIES", 256 * K)  # more than one chunk
+    monkeypatch.setattr(join, "STRETCH", 64)
+    monkeypatch.setattr("wdistill.tables.rows.ENTRIES", 256 * K)  # more than one chunk
     rng, given = np.random.default_rng(0), []
     for option, table in (("--validation", GOLD), ("--unlabeled", REST)):
         for name, own in (("a", ("id", "label", "teacher")), ("b", ("id", "student")), ("c", ("id", "llm"))):
@@ -143,10 +149,13 @@ def test_logits_text_and_hard_targets(tables: list[str], tmp_path: Path) -> None
     assert np.abs(matrix(best(given, tmp_path / "l.parquet", "--opinions", "llm", "--kind", "logits")) - soft).max() < 1e-4
     mixed = ["--validation", tables[1], "--unlabeled", str(write(tmp_path / "u.csv", {**REST, "id": REST["id"]}))]
     assert np.abs(matrix(best(mixed, tmp_path / "t.parquet", "--opinions", "llm")) - soft).max() < 1e-4
-    seen = experts.consult(experts.panel([mixed[1]], [mixed[3]], [], experts.BestOptions())).case.evidence
+    seen = experts.predict_sample(
+        experts.open_experts(Paths([mixed[1]], [mixed[3]]), Options(method="best"))
+    ).context.evidence
     assert debiased(seen).shape == (400,)  # text is as exact as it can be, beside gold that is not text
 
 
+@pytest.mark.slow
 def test_a_forest_gives_a_second_opinion(tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     labeled = write(tmp_path / "l.parquet", take(LABELED, np.arange(100), "id", "label", "x"))
     alone = matrix(best(tables, tmp_path / "a.parquet", "--inputs", "x"))
@@ -163,10 +172,10 @@ def test_a_forest_does_not_remember_the_gold_rows_it_speaks_of() -> None:
     """Labels that nothing tells: a forest in sample knows them all, out of fold it guesses."""
     rng = np.random.default_rng(0)
     inputs, labels = rng.normal(size=(200, 4)), rng.integers(0, K, 200)
-    assert np.mean(forest.fit_forest(inputs, labels, K)(inputs).argmax(axis=1) == labels) > 0.95
-    said = forest.cross_fitted_forest(inputs, labels, folds_of(labels), (inputs[:0], labels[:0]), K)
+    assert np.mean(crossfit.fit_forest(inputs, labels, K)(inputs).argmax(axis=1) == labels) > 0.95
+    said = crossfit.fit_fold_forests((inputs[:0], labels[:0]), (inputs, labels), folds_of(labels), K)(inputs, slice(None))
     assert said.shape == (200, K) and np.mean(said.argmax(axis=1) == labels) < 0.5
-    seldom = forest.fit_forest(inputs, np.where(labels == 1, 2, labels), K)(inputs)
+    seldom = crossfit.fit_forest(inputs, np.where(labels == 1, 2, labels), K)(inputs)
     assert not seldom[:, 1].any() and np.allclose(seldom.sum(axis=1), 1)  # a class it has not seen
 
 
@@ -189,16 +198,19 @@ def test_what_puts_gold_in_doubt_is_a_warning(tables: list[str], tmp_path: Path,
     record = read_record(tmp_path / "w.parquet")
     assert record is not None and any("no gold row" in text for text in record["warnings"])
     assert cli.main(["advise", *tables]) == 0
-    last = " ".join(capsys.readouterr().out.split()).partition("Verdict: ")[2]
-    assert last.endswith(
+    verdict = capsys.readouterr().out.splitlines()[0]
+    assert verdict.startswith("Verdict: ") and verdict.endswith(
         "; but look first, for gold may not be what it seems; of classes without gold rows nothing is known"
     )
 
 
 def test_row_numbers_of_gold_are_no_ids_of_unlabeled_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    gold = write(tmp_path / "v.npz", {name: values for name, values in GOLD.items() if name != "id"})
+    arrays = [tmp_path / f"{name}.npy" for name in ("label", "teacher", "student")]
+    for path in arrays:
+        np.save(path, GOLD[path.stem])
     rest = write(tmp_path / "u.parquet", {**REST, "id": np.arange(400)})
-    assert cli.main(["advise", "--validation", str(gold), "--unlabeled", str(rest), "--plan", str(tmp_path / "n.csv")]) == 0
+    gold = [word for path in arrays for word in ("--validation", str(path))]
+    assert cli.main(["advise", *gold, "--unlabeled", str(rest), "--plan", str(tmp_path / "n.csv")]) == 0
     assert "are among the unlabeled rows" not in capsys.readouterr().out
     with (tmp_path / "n.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 400  # none is left out as known
@@ -214,6 +226,7 @@ def test_the_teachers_own_targets_where_nobody_knows_better(tmp_path: Path) -> N
     assert np.abs(matrix(found) - REST["teacher"]).max() < 1e-7
 
 
+@pytest.mark.kill
 def test_a_killed_job_goes_on_from_its_finished_parts(tmp_path: Path) -> None:
     for i, rows in enumerate(np.array_split(np.arange(400), 5)):
         write(tmp_path / "u" / f"{i}.parquet", take(REST, rows, "id", "teacher", "student", "llm", "x"))
@@ -221,7 +234,7 @@ def test_a_killed_job_goes_on_from_its_finished_parts(tmp_path: Path) -> None:
     tables = ["--validation", str(gold), "--unlabeled", str(tmp_path / "u")]
     command = ["weigh", "--method", "best", *tables, "--opinions", "llm", "--output", str(tmp_path / "w.parquet")]
     script = SLOW.format(action="os.kill(os.getpid(), signal.SIGKILL)")
-    killed = subprocess.run([sys.executable, "-c", script, "part-000003.parquet", *command], capture_output=True)
+    killed = subprocess.run([sys.executable, "-c", script, "part-000003", *command], capture_output=True)
     assert killed.returncode == -signal.SIGKILL and not (tmp_path / "w.parquet").exists()
     assert len(list((tmp_path / "w.parquet.parts").glob("part-*.parquet"))) == 3
     done = subprocess.run([sys.executable, "-c", SLOW.format(action="pass"), "", *command], capture_output=True, text=True)
@@ -233,9 +246,11 @@ def test_a_killed_job_goes_on_from_its_finished_parts(tmp_path: Path) -> None:
     assert records[0] == records[1]
 
 
+@pytest.mark.kill
+@pytest.mark.proof
 def test_killed_at_any_operation_it_ends_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Experts in two tables, one of them in another order, and three files: joining, parts and output are all cut short."""
-    monkeypatch.setattr(job, "PART", 1)
+    monkeypatch.setattr(weigh, "PART", 1)
     for i, rows in enumerate(np.array_split(np.arange(400), 3)):
         write(tmp_path / "u" / f"{i}.parquet", take(REST, rows, "id", "teacher", "student"))
     other = write(tmp_path / "o.parquet", take(REST, np.arange(400)[::-1], "id", "llm"))
@@ -275,10 +290,11 @@ def test_the_papers_method_is_the_default_and_its_record_knows_no_other(tables: 
     record = read_record(tmp_path / "a.parquet")
     assert record is not None
     assert " ".join(record) == (
-        "wdistill options validation_rows classes unlabeled_files rows clipped tied histogram warnings state"
+        "wdistill options validation_rows classes unlabeled_files rows clipped tied histogram warnings state sha256"
     )
     assert " ".join(record["options"]) == (
-        "rule confidence targets estimate neighbors threshold kind classes truth soft_labels renormalize allow_subset"
+        "rule kind classes truth soft_labels renormalize allow_subset escape_formulas "
+        "confidence targets estimate neighbors threshold"
     )
 
 
@@ -290,7 +306,7 @@ CONFLICTS = {
     "a rule": (["--method", "best", "--rule", "fidelity"], "needs --method paper"),
     "neighbours": (["--method", "best", "--neighbors", "3"], "needs --method paper"),
     "labeled rows without inputs": (["--method", "best", "--labeled", "l.parquet"], "needs --inputs"),
-    "an opinion that is the student's": (["--method", "best", "--opinions", "student"], "something else, or twice"),
+    "an opinion that is the student's": (["--method", "best", "--opinions", "student"], "something else"),
     "an opinion twice": (["--method", "best", "--opinions", "llm,llm"], "found: 'llm'"),
     "inputs that are labels": (["--method", "best", "--inputs", "label"], "something else"),
     "no such method": (["--method", "bets"], "invalid choice"),
@@ -357,16 +373,23 @@ def test_without_scikit_learn_the_way_to_it_is_named(
 # advice -------------------------------------------------------------------------------------------------------------
 
 
-def test_advice_is_printed_with_the_verdict_last(
+def test_advice_is_the_verdict_then_few_reasons_and_all_tables_on_demand(
     tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     plan = tmp_path / "next.csv"
-    assert cli.main(["advise", *tables, "--opinions", "llm", "--inputs", "x", "--plan", str(plan)]) == 0
+    words = ["advise", *tables, "--opinions", "llm", "--inputs", "x"]
+    assert cli.main(words) == 0
+    short = capsys.readouterr().out.splitlines()
+    assert short[0].startswith("Verdict: correct the targets: about +") and max(map(len, short)) <= 80
+    assert short[1] == "150 gold rows, 400 unlabeled rows; intervals are 95 %."
+    assert len(short) <= 7 and short[-1] == "All tables: --details"
+    assert cli.main([*words, "--plan", str(plan), "--details"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "150 gold rows, 400 unlabeled rows. In brackets: 95 % intervals."
-    assert lines[-1].startswith("Verdict: correct the targets: about +") and max(map(len, lines)) <= 80
-    text = "\n".join(lines)
+    assert lines[: len(short) - 1] == short[:-1] and lines[len(short) - 1].startswith("Rows to label next: ")
+    text = "\n".join(lines[len(short) :])
+    assert "150 gold rows, 400 unlabeled rows. In brackets: 95 % intervals." in text and "All tables" not in text
+    assert max(map(len, text.splitlines())) <= 80
     assert "llm alone" in text and "forest alone" in text and "posterior of all" in text and "Look first" not in text
     accuracy = np.mean(GOLD["teacher"].argmax(axis=1) == GOLD["label"])
     assert f"{100 * accuracy:.1f} % (" in text
@@ -376,6 +399,7 @@ def test_advice_is_printed_with_the_verdict_last(
     assert len({row["id"] for row in rows}) == len(rows) == 400 and int(rows[0]["id"]) in set(REST["id"].tolist())
 
 
+@pytest.mark.slow
 def test_repeated_gold_rows_are_found_by_id_and_by_inputs(
     tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -395,6 +419,7 @@ def test_repeated_gold_rows_are_found_by_id_and_by_inputs(
     assert "Look first" not in looked()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["ids", "inputs"])
 def test_a_forest_does_not_learn_from_gold_rows_among_the_labeled(
     tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], by: str
@@ -408,7 +433,7 @@ def test_a_forest_does_not_learn_from_gold_rows_among_the_labeled(
     if by == "ids":
         again["x"] = noise["v"] + np.float32(1e-6)  # not the same bits
     labeled = write(tmp_path / "l.parquet", {name: np.concatenate([LABELED[name], again[name]]) for name in again})
-    assert cli.main(["advise", *tables, "--inputs", "x", "--labeled", str(labeled)]) == 0
+    assert cli.main(["advise", *tables, "--inputs", "x", "--labeled", str(labeled), "--details"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "Look first: 150 of 150 gold rows are among the labeled rows too" in text
     alone = float(text.partition("forest alone │ ")[2].split()[0])
@@ -421,11 +446,10 @@ def test_a_sample_is_drawn_at_random_and_says_so(
     monkeypatch.setattr(experts, "SAMPLE", 100)
     assert cli.main(["advise", *tables]) == 0
     assert "400 unlabeled rows, of which 100 drawn at random were read" in " ".join(capsys.readouterr().out.split())
-    options = experts.BestOptions()
-    drawn = experts.consult(experts.panel([tables[1]], [tables[3]], [], options))
+    drawn = experts.predict_sample(experts.open_experts(Paths([tables[1]], [tables[3]]), Options(method="best")))
     rows = np.array(drawn.ids.to_pylist()) - 1000
     assert len(rows) == 100 and drawn.rows == 400 and (np.diff(rows) > 0).all() and rows.max() > 300
-    assert np.array_equal(drawn.case.evidence.teacher, REST["teacher"][rows])
+    assert np.array_equal(drawn.context.evidence.teacher, REST["teacher"][rows])
 
 
 def test_rows_left_out_and_scaled_are_told(tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -434,16 +458,17 @@ def test_rows_left_out_and_scaled_are_told(tables: list[str], tmp_path: Path, ca
     write(tmp_path / "u.parquet", {name: values for name, values in REST.items() if name != "llm"})
     assert cli.main(["advise", *tables, *more]) == 0
     found = capsys.readouterr()
-    assert found.out.startswith("150 gold rows, 400 unlabeled rows. In brackets")
+    assert found.out.splitlines()[1].startswith("150 gold rows, 400 unlabeled rows; ")
     assert "warning: 20 unlabeled rows are not in all tables, and are left out" in found.err
     assert "column 'llm': rows were scaled to sum to 1; the largest correction is 0.1" in found.err
 
 
+@pytest.mark.slow
 def test_advice_says_what_best_would_do(tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     best(tables, tmp_path / "w.parquet")
     capsys.readouterr()
     record = read_record(tmp_path / "w.parquet")
-    assert cli.main(["advise", *tables]) == 0
+    assert cli.main(["advise", *tables, "--details"]) == 0
     assert record is not None
     assert f"would teach the gold rows as labels, and {record['why']}." in " ".join(capsys.readouterr().out.split())
 
@@ -462,6 +487,7 @@ def test_a_plan_never_replaces_an_input(tables: list[str], tmp_path: Path, capsy
     assert "--plan" in fail(capsys, "advise", *tables, "--plan", tmp_path / "nowhere" / "next.csv")
 
 
+@pytest.mark.slow
 def test_the_tables_of_the_example_are_corrected_and_advised_on_as_the_document_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -478,6 +504,31 @@ def test_the_tables_of_the_example_are_corrected_and_advised_on_as_the_document_
     text = (Path(__file__).parents[1] / "docs" / "advise.md").read_text()
     (command,) = re.findall(r"^wdistill (advise .*?)\n```", text, re.M | re.S)
     capsys.readouterr()
-    assert cli.main(command.replace("\\\n", "").split()) == 0
-    shown = "\n".join(row.rstrip() for row in capsys.readouterr().out.splitlines())
-    assert f"```text\n{shown}\n```" in text
+    for more in ([], ["--details"]):
+        assert cli.main([*command.replace("\\\n", "").split(), *more]) == 0
+        shown = "\n".join(row.rstrip() for row in capsys.readouterr().out.splitlines())
+        assert f"```text\n{shown}\n```" in text
+
+
+def test_tables_and_modules_have_the_same_forest(tmp_path: Path) -> None:
+    """300 columns, of which four tell the class: forests read them all, whichever way the rows come."""
+    random, wide = np.random.default_rng(5), {}
+    for name, table in (("labeled", LABELED), ("validation", GOLD), ("unlabeled", REST)):
+        noise = random.normal(size=(len(table["id"]), 296)).astype(np.float32)
+        wide[name] = {**table, "x": np.concatenate([2 * table["x"], noise], axis=1)}
+    paths = {name: [str(write(tmp_path / f"{name}.parquet", table))] for name, table in wide.items()}
+    from_tables = experts.open_experts(Paths(**paths), Options(method="best", inputs="x"))
+    splits = {
+        name: Split(name, InMemory(torch.from_numpy(table["x"])), torch.from_numpy(table["label"]), table["id"])
+        for name, table in wide.items()
+    }
+    folds = folds_of(GOLD["label"])
+    predict_part = by_forests(splits["labeled"], splits["validation"], folds, K, seed=0)
+    gold, unlabeled = (
+        crossfit.normalized_exp(predict_part(splits[name], slice(0, len(splits[name]))))
+        for name in ("validation", "unlabeled")
+    )
+    assert from_tables.forest is not None
+    assert np.allclose(gold, from_tables.auxiliary["forest"], atol=1e-6)
+    assert np.allclose(unlabeled, from_tables.forest(wide["unlabeled"]["x"]), atol=1e-6)
+    assert np.mean(unlabeled.argmax(axis=1) == REST["label"]) > 0.55  # chance is a third

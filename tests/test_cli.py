@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,11 @@ import pytest
 
 import wdistill
 from tests.tables import columns, take, write
-from wdistill import cli, ids, joining
+from wdistill import cli
+from wdistill.tables import join
+from wdistill.weights.evidence import Rows
+from wdistill.weights.rule import Weighed
+from wdistill.weights.rules import RULES
 
 VALIDATION, UNLABELED = columns(1, 200), columns(2, 500, first=1000)
 
@@ -98,7 +104,7 @@ def test_bare_arrays(tmp_path: Path) -> None:
 def test_separate_tables_in_any_order_are_joined_by_id(
     tmp_path: Path, text_ids: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(joining, "STRETCH", 64)
+    monkeypatch.setattr(join, "STRETCH", 64)
     rng, validation, unlabeled = np.random.default_rng(0), dict(VALIDATION), dict(UNLABELED)
     if text_ids:
         validation["id"], unlabeled["id"] = (np.array([f"row {i}\n" for i in t["id"]]) for t in (validation, unlabeled))
@@ -124,8 +130,8 @@ def test_shards_their_number_and_chunking_do_not_matter(tmp_path: Path, monkeypa
     for count in (1, 3, 7):
         for i, rows in enumerate(np.array_split(order, count)):
             write(tmp_path / f"shards{count}" / f"{i}.parquet", take(UNLABELED, rows))
-    monkeypatch.setattr("wdistill.task.ENTRIES", 2000)
-    monkeypatch.setattr("wdistill.job.PART", 100)
+    monkeypatch.setattr("wdistill.tables.rows.ENTRIES", 2000)
+    monkeypatch.setattr("wdistill.tables.weigh.PART", 100)
     outputs = [weighed(validation, tmp_path / f"shards{count}", tmp_path / f"w{count}.parquet") for count in (1, 3, 7)]
     assert outputs[0].equals(outputs[1]) and outputs[0].equals(outputs[2])
     assert (outputs[0]["weight"].to_numpy() == expected_weights()).all()
@@ -188,9 +194,113 @@ def test_rules_on_the_command_line(tmp_path: Path) -> None:
     assert (both["weight"].to_numpy() == product).all() and "weight_debiased" in both.column_names
 
 
+@dataclass(frozen=True)
+class Halved:
+    name = "halved"
+
+    def weigh_rows(self, rows: Rows) -> Weighed:
+        return Weighed(rows.scan("teacher").margin / 2)
+
+
+@wdistill.rule(needs=("teacher",))
+def halved(evidence: wdistill.Evidence) -> Halved:
+    return Halved()
+
+
+def test_a_new_rule_is_one_entry_in_the_list_of_rules(
+    tables: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RULES, "halved", halved)
+    alone = take(UNLABELED, np.arange(500), "id", "teacher")  # no student: the rule does not need it
+    output = tmp_path / "w.parquet"
+    found = weighed(tables[0], write(tmp_path / "t.parquet", alone), output, "--rule", "halved")
+    assert (found["weight"].to_numpy() == (wdistill.margin(UNLABELED["teacher"]) / 2).astype(np.float32)).all()
+    common = ("weigh", "--validation", tables[0], "--unlabeled", tables[1], "--output", output, "--rule", "halved")
+    assert "needs --rule debiased or threshold" in fail(capsys, *common, "--confidence", "entropy")
+    assert "needs --rule debiased" in fail(capsys, *common, "--neighbors", "3")
+
+
 def pq_matrix(path: Path) -> np.ndarray:
     column = pq.read_table(path)["teacher"].combine_chunks()
     return column.flatten().to_numpy().reshape(len(column), -1)
+
+
+@pytest.mark.parametrize("name", ["ids", "ID", "idx", "row_id", ""])
+def test_an_npz_without_ids_is_never_joined_by_position(
+    name: str, tables: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold = tmp_path / "v.npz"
+    np.savez(gold, **{column: VALIDATION[column] for column in ("label", "teacher", "student")})
+    shuffled = np.random.default_rng(0).permutation(500)
+    ids = [{name: np.arange(500)}, {name: shuffled}] if name else [{}, {}]
+    np.savez(tmp_path / "t.npz", **ids[0], teacher=UNLABELED["teacher"])
+    np.savez(tmp_path / "s.npz", **ids[1], student=UNLABELED["student"][shuffled])
+    joined = ("--unlabeled", tmp_path / "t.npz", "--unlabeled", tmp_path / "s.npz", "--output", tmp_path / "w.parquet")
+    assert "there are no ids in this file" in fail(capsys, "weigh", "--validation", gold, *joined)
+    alone = {**ids[0], "teacher": UNLABELED["teacher"], "student": UNLABELED["student"]}
+    np.savez(tmp_path / "u.npz", **alone)
+    given = ("--unlabeled", tmp_path / "u.npz", "--output", tmp_path / "w.parquet")
+    assert "there are no ids in this file" in fail(capsys, "weigh", "--validation", tables[0], *given)  # gold has ids
+    if name:
+        assert "it is not clear whether these are the ids" in fail(capsys, "weigh", "--validation", gold, *given)
+    else:
+        run("weigh", "--validation", gold, *given)
+    assert (tmp_path / "w.parquet").exists() == (not name)
+
+
+def test_a_member_of_an_npz_that_is_no_array_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "u.npz", id=np.arange(500), teacher=UNLABELED["teacher"], student=UNLABELED["student"])
+    content = (tmp_path / "u.npz").read_bytes()
+    (tmp_path / "u.npz").write_bytes(content.replace(b"id.npy", b"id.npz"))
+    given = ("--validation", tmp_path / "u.npz", "--unlabeled", tmp_path / "u.npz", "--output", tmp_path / "w.parquet")
+    assert "a member 'id.npz'" in fail(capsys, "weigh", *given)
+
+
+def test_options_of_the_other_method_are_refused_even_with_their_default(
+    tables: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ("weigh", "--validation", tables[0], "--unlabeled", tables[1], "--output", tmp_path / "w.parquet")
+    assert "needs --method paper" in fail(capsys, *common, "--method", "best", "--rule", "debiased")
+    assert "needs --method best" in fail(capsys, *common, "--opinions", "none")
+
+
+def test_ids_that_look_like_formulas_are_escaped_on_request(
+    tables: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = np.array([f"{'=+-@ax'[i % 6]}{i}" for i in range(500)])
+    unlabeled, gold = {**UNLABELED, "id": ids}, {**VALIDATION, "id": np.arange(200).astype(str)}
+    common = ("weigh", "--validation", write(tmp_path / "v.parquet", gold))
+    common += ("--unlabeled", write(tmp_path / "u.parquet", unlabeled), "--escape-formulas")
+    assert "needs --output FILE.csv" in fail(capsys, *common, "--output", tmp_path / "w.parquet")
+    run(*common, "--output", tmp_path / "w.csv")
+    found = [line.partition(",")[0].strip('"') for line in (tmp_path / "w.csv").read_text().splitlines()[1:]]
+    assert found == [f"'{each}" if each[0] in "=+-@" else each for each in ids]
+
+
+def test_gold_rows_in_the_pool_and_models_that_saw_them_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pool = {**UNLABELED, "id": np.r_[VALIDATION["id"][:7], UNLABELED["id"][7:]]}
+    certain = np.eye(VALIDATION["student"].shape[1])[VALIDATION["label"]].astype(np.float32)
+    gold = write(tmp_path / "v.parquet", {**VALIDATION, "student": certain})
+    weighed(gold, write(tmp_path / "u.parquet", pool), tmp_path / "w.parquet")
+    message = capsys.readouterr().err
+    assert "7 of 200 gold rows are among the unlabeled rows too, by their ids" in message
+    assert "the student is surer on gold than elsewhere" in message and "the teacher is surer" not in message
+
+
+def test_weights_that_are_all_1_are_told(
+    tables: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weighed(*tables, tmp_path / "w.parquet", "--rule", "threshold", "--threshold", "0")
+    assert "every weight is 1" in capsys.readouterr().err
+
+
+def test_equal_jobs_give_equal_bytes(tables: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a.npz", "b.npz", "a.parquet", "b.parquet"):
+        assert cli.main([*weigh_command(*tables, tmp_path / name)]) == 0
+        monkeypatch.setattr(time, "localtime", lambda *_: time.struct_time((2030, 1, 1, 0, 0, 0, 0, 1, 0)))
+        monkeypatch.setattr(time, "time", lambda: 1.9e9)
+    for kind in ("npz", "parquet"):
+        assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes()
 
 
 def test_csv_output_keeps_every_bit(tables: tuple[Path, Path], tmp_path: Path) -> None:
@@ -232,6 +342,7 @@ def test_named_wide_columns_bring_their_class_list(tmp_path: Path, capsys: pytes
     assert "another order" in message and "bee, ant" in message
 
 
+@pytest.mark.slow
 def test_inspect_weights_and_tables(tables: tuple[Path, Path], tmp_path: Path) -> None:
     weighed(*tables, tmp_path / "w.parquet")
     shown = run("inspect", tmp_path / "w.parquet")
@@ -337,7 +448,7 @@ CONFLICTS = {
     "neighbors without debiased": (["--rule", "fidelity", "--neighbors", "3"], "needs --rule debiased"),
     "renormalized logits": (["--kind", "logits", "--renormalize"], "no meaning with --kind logits"),
     "no such rule": (["--rule", "debiasd"], "unknown rule"),
-    "neighbors of 0": (["--neighbors", "0"], "from 1 to 200"),
+    "neighbors of 0": (["--neighbors", "0"], "at least 1"),
     "neighbors beyond": (["--neighbors", "201"], "from 1 to 200"),
     "neighbors not whole": (["--neighbors", "2.5"], "invalid int value"),
     "unknown choice": (["--confidence", "marginal"], "invalid choice"),
@@ -374,6 +485,7 @@ def test_an_existing_output_survives_a_failed_run(
     assert (tmp_path / "w.parquet").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_same_job_writes_the_same_bytes(tables: tuple[Path, Path], tmp_path: Path) -> None:
     for name in ("a", "b"):
         run(
@@ -407,7 +519,7 @@ def test_zero_unlabeled_rows(tmp_path: Path, tables: tuple[Path, Path], capsys: 
 
 @pytest.mark.parametrize("repeated", [False, True])
 def test_many_keys_spill_to_disk_and_still_find_the_duplicate(tmp_path: Path, repeated: bool) -> None:
-    check = ids.IdCheck(tmp_path, 601, limit=100)
+    check = join.IdCheck(tmp_path, 601, limit=100)
     values = [pa.array([f"id-{i}" for i in range(start, start + 60)]) for start in range(0, 600, 60)]
     values += [pa.array(["id-17"])] if repeated else []
     for each in values:
@@ -417,9 +529,9 @@ def test_many_keys_spill_to_disk_and_still_find_the_duplicate(tmp_path: Path, re
 
 
 def test_equal_keys_of_different_ids_are_no_duplicates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ids, "keys", lambda values: np.zeros(len(values), np.int64))
+    monkeypatch.setattr(join, "keys", lambda values: np.zeros(len(values), np.int64))
     values = pa.array(["a", "b", "c"])
-    check = ids.IdCheck(tmp_path, 3)
+    check = join.IdCheck(tmp_path, 3)
     check.add(values)
     check.finish(lambda: iter([values]), "--unlabeled")
 
@@ -437,20 +549,23 @@ def weigh_command(validation: Path, unlabeled: Path, output: Path) -> list[str]:
 
 SLOW = """
 import sys, time, os, signal
-import wdistill.job as job
-from wdistill import cli, store
+import wdistill.tables.weigh as job
+from wdistill import cli
+from wdistill.core import store
 job.PART = 1
-real = store.writing
-def writing(path, **more):
-    if path.name == sys.argv[1]:
-        {action}
-    return real(path, **more)
-store.writing = writing
+def stopping(real):
+    def writing(path, **more):
+        if sys.argv[1] and path.name.startswith(sys.argv[1]):
+            {action}
+        return real(path, **more)
+    return writing
+store.writing, store.synced = stopping(store.writing), stopping(store.synced)
 sys.exit(cli.main(sys.argv[2:]))
 """
 
 
-@pytest.mark.parametrize("stop_at", ["part-000000.parquet", "part-000003.parquet", "w.parquet"])
+@pytest.mark.kill
+@pytest.mark.parametrize("stop_at", ["part-000000", "part-000003", "w.parquet"])
 def test_a_killed_job_goes_on_from_its_finished_parts(tmp_path: Path, stop_at: str) -> None:
     validation, unlabeled = shards(tmp_path)
     command = weigh_command(validation, unlabeled, tmp_path / "w.parquet")
@@ -458,7 +573,7 @@ def test_a_killed_job_goes_on_from_its_finished_parts(tmp_path: Path, stop_at: s
     killed = subprocess.run([sys.executable, "-c", script, stop_at, *command], capture_output=True)
     assert killed.returncode == -signal.SIGKILL and not (tmp_path / "w.parquet").exists()
     finished = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "w.parquet.parts").glob("part-*.parquet")}
-    assert len(finished) == {"part-000000.parquet": 0, "part-000003.parquet": 3, "w.parquet": 6}[stop_at]
+    assert len(finished) == {"part-000000": 0, "part-000003": 3, "w.parquet": 6}[stop_at]
     resumed = subprocess.run(
         [sys.executable, "-c", SLOW.format(action="pass"), stop_at, *command], capture_output=True, text=True
     )
@@ -469,28 +584,34 @@ def test_a_killed_job_goes_on_from_its_finished_parts(tmp_path: Path, stop_at: s
     assert pq.read_table(tmp_path / "w.parquet").equals(fresh)
 
 
-def test_parts_of_changed_files_or_options_are_done_again(tmp_path: Path) -> None:
+@pytest.mark.kill
+def test_parts_of_changed_files_are_done_again_and_those_of_other_options_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     validation, unlabeled = shards(tmp_path)
     command = weigh_command(validation, unlabeled, tmp_path / "w.parquet")
     script = SLOW.format(action="os.kill(os.getpid(), signal.SIGKILL)")
-    subprocess.run([sys.executable, "-c", script, "part-000004.parquet", *command], capture_output=True)
+    subprocess.run([sys.executable, "-c", script, "part-000004", *command], capture_output=True)
     write(unlabeled / "1.parquet", columns(99, 300, first=1000))
     assert cli.main(command) == 0
     assert pq.read_table(tmp_path / "w.parquet").equals(weighed(validation, unlabeled, tmp_path / "fresh.parquet"))
-    subprocess.run([sys.executable, "-c", script, "part-000004.parquet", *command], capture_output=True)
+    subprocess.run([sys.executable, "-c", script, "part-000004", *command], capture_output=True)
+    message = fail(capsys, *command, "--targets", "hard")
+    assert "another job for this output is not finished" in message and "4 finished parts" in message
+    assert "other --targets" in message and len(list((tmp_path / "w.parquet.parts").glob("part-*"))) == 4
+    shutil.rmtree(tmp_path / "w.parquet.parts")
     assert cli.main([*command, "--targets", "hard"]) == 0
     hard = weighed(validation, unlabeled, tmp_path / "hard.parquet", "--targets", "hard")
     assert pq.read_table(tmp_path / "w.parquet").equals(hard)
 
 
+@pytest.mark.kill
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
 def test_interrupted_by_a_signal(tmp_path: Path, sent: signal.Signals, code: int) -> None:
     validation, unlabeled = shards(tmp_path)
     command = weigh_command(validation, unlabeled, tmp_path / "w.parquet")
     script = SLOW.format(action="open(path.parent.parent / 'here', 'w').close(); time.sleep(60)")
-    job = subprocess.Popen(
-        [sys.executable, "-c", script, "part-000002.parquet", *command], stderr=subprocess.PIPE, text=True
-    )
+    job = subprocess.Popen([sys.executable, "-c", script, "part-000002", *command], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not (tmp_path / "here").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -501,11 +622,12 @@ def test_interrupted_by_a_signal(tmp_path: Path, sent: signal.Signals, code: int
     assert pq.read_table(tmp_path / "w.parquet").equals(weighed(validation, unlabeled, tmp_path / "fresh.parquet"))
 
 
+@pytest.mark.kill
 def test_two_jobs_for_one_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     validation, unlabeled = shards(tmp_path)
     command = weigh_command(validation, unlabeled, tmp_path / "w.parquet")
     script = SLOW.format(action="open(path.parent.parent / 'here', 'w').close(); time.sleep(60)")
-    job = subprocess.Popen([sys.executable, "-c", script, "part-000002.parquet", *command])
+    job = subprocess.Popen([sys.executable, "-c", script, "part-000002", *command])
     try:
         deadline = time.monotonic() + 60
         while not (tmp_path / "here").exists() and time.monotonic() < deadline:
@@ -521,10 +643,8 @@ def test_two_jobs_for_one_output(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_no_space_is_an_error_of_ours_and_loses_nothing(tmp_path: Path) -> None:
     validation, unlabeled = shards(tmp_path)
     command = weigh_command(validation, unlabeled, tmp_path / "w.parquet")
-    script = SLOW.format(
-        action="raise __import__('wdistill').store.storage_error(OSError(28, 'No space left on device'), path)"
-    )
-    full = subprocess.run([sys.executable, "-c", script, "part-000003.parquet", *command], capture_output=True, text=True)
+    script = SLOW.format(action="raise store.storage_error(OSError(28, 'No space left on device'), path)")
+    full = subprocess.run([sys.executable, "-c", script, "part-000003", *command], capture_output=True, text=True)
     assert full.returncode == 3 and "No space left" in full.stderr and "to do: " in full.stderr
     assert len(list((tmp_path / "w.parquet.parts").glob("part-*.parquet"))) == 3
     assert cli.main(command) == 0
@@ -548,6 +668,7 @@ def test_help_and_version() -> None:
     assert run(ok=False).returncode == 2
 
 
+@pytest.mark.kill
 def test_a_joined_job_goes_on_rightly_after_its_first_table_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -559,16 +680,17 @@ def test_a_joined_job_goes_on_rightly_after_its_first_table_changed(
     command = ["weigh", "--validation", str(validation), "--unlabeled", str(tmp_path / "t"), "--unlabeled", str(student)]
     command += ["--output", str(tmp_path / "w.parquet")]
     script = SLOW.format(action="os.kill(os.getpid(), signal.SIGKILL)")
-    subprocess.run([sys.executable, "-c", script, "part-000002.parquet", *command], capture_output=True)
+    subprocess.run([sys.executable, "-c", script, "part-000002", *command], capture_output=True)
     assert len(list((tmp_path / "w.parquet.parts").glob("part-*.parquet"))) == 2
     write(tmp_path / "t" / "2.parquet", take(whole, rng.permutation(np.arange(400, 600)), "id", "teacher"))
     assert cli.main(command) == 0
-    assert "going on behind 2 finished files" in capsys.readouterr().err
+    assert "resuming after 2 finished files" in capsys.readouterr().err
     found = pq.read_table(tmp_path / "w.parquet")
     assert cli.main([*command[:-1], str(tmp_path / "fresh.parquet")]) == 0
     assert found.equals(pq.read_table(tmp_path / "fresh.parquet"))
 
 
+@pytest.mark.kill
 def test_warnings_survive_an_interruption(tmp_path: Path) -> None:
     validation = write(tmp_path / "v.parquet", VALIDATION)
     for i, rows in enumerate(np.array_split(np.arange(500), 3)):
@@ -577,7 +699,7 @@ def test_warnings_survive_an_interruption(tmp_path: Path) -> None:
     command = ["weigh", "--validation", str(validation), "--unlabeled", str(tmp_path / "t"), "--unlabeled", str(student)]
     command += ["--allow-subset", "--output", str(tmp_path / "w.parquet")]
     script = SLOW.format(action="os.kill(os.getpid(), signal.SIGKILL)")
-    subprocess.run([sys.executable, "-c", script, "part-000001.parquet", *command], capture_output=True)
+    subprocess.run([sys.executable, "-c", script, "part-000001", *command], capture_output=True)
     subprocess.run([sys.executable, "-c", SLOW.format(action="pass"), "-", *command], capture_output=True, check=True)
     resumed = (tmp_path / "w.parquet").read_bytes()
     subprocess.run([sys.executable, "-c", SLOW.format(action="pass"), "-", *command], capture_output=True, check=True)
@@ -609,6 +731,26 @@ def test_the_output_is_never_an_input(tables: tuple[Path, Path], tmp_path: Path,
         command = ("weigh", "--validation", tables[0], "--unlabeled", unlabeled, "--output", output)
         assert "among the inputs" in fail(capsys, *command)
     assert [path.read_bytes() for path in tables] == before and list((tmp_path / "shards").iterdir()) == [shard]
+
+
+def test_what_was_asked_is_checked_before_any_table_is_opened(
+    tables: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(*_: object, **__: object) -> None:
+        raise AssertionError("a table was opened")
+
+    for module in ("weigh", "experts"):
+        monkeypatch.setattr(f"wdistill.tables.{module}.open_tables", opened)
+    common = ("--validation", tables[0], "--unlabeled", tables[1])
+    for method in (["--rule", "fidelity"], ["--method", "best"]):
+        assert "among the inputs" in fail(capsys, "weigh", *common, *method, "--output", tables[1])
+        assert "needs" in fail(capsys, "weigh", *common, *method, "--neighbors", "3", "--output", tmp_path / "w.parquet")
+    (tmp_path / "w.parquet.parts").mkdir()
+    (tmp_path / "w.parquet.parts" / "notes.txt").write_text("precious")
+    assert "notes.txt" in fail(capsys, "weigh", *common, "--output", tmp_path / "w.parquet")
+    assert "among the inputs" in fail(capsys, "advise", *common, "--plan", tables[1])
+    assert "needs --inputs" in fail(capsys, "advise", *common, "--labeled", tables[1])
+    assert "needs --threshold" in fail(capsys, "inspect", *common, "--rule", "threshold")
 
 
 def test_logits_beside_probabilities_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,15 +8,16 @@ from hypothesis import strategies as st
 from tests import reference
 from tests.strategies import DTYPES, KINDS, SORTS, predictions, probabilities
 from wdistill import InputError, entropy, margin
-from wdistill import confidence as module
-from wdistill.confidence import scan
+from wdistill.core import checks
+from wdistill.weights import confidence as module
+from wdistill.weights.confidence import scan
 
 CLASSES = [2, 3, 10, 63, 64, 100, 129, 1000]
 GOAL = {np.float64: 1e-12, np.float32: 2e-6, np.float16: 2e-6}
 
 
 def bits(found):
-    return [part.tobytes() for part in (found.best, found.margin, found.entropy, found.certainty) if part is not None]
+    return [part.tobytes() for part in (found.argmax, found.margin, found.entropy, found.certainty) if part is not None]
 
 
 def both_halves(values, kind, **options):
@@ -37,9 +38,10 @@ def test_values_are_those_of_50_digits(dtype, kind, sort):
         found = scan(values, kind, entropy=True)
         np.testing.assert_allclose(found.margin, reference.margin(values, kind), rtol=0, atol=GOAL[dtype])
         np.testing.assert_allclose(found.entropy, reference.entropy(values, kind), rtol=GOAL[dtype], atol=GOAL[dtype])
-        assert found.best.tolist() == [reference.argmax(row) for row in values]
+        assert found.argmax.tolist() == [reference.argmax(row) for row in values]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("k", "n"), [(100, 10), (1000, 2), (10_000, 1)])
@@ -88,7 +90,7 @@ def test_halves_agree_on_negative_zeros_and_denormals(k, dtype):
     values[3, 0], values[3, -1] = -0.0, 1
     plain, compiled = both_halves(values, "probabilities", entropy=True)
     assert plain == compiled
-    assert scan(values).best.tolist() == [0, 0, 0, k - 1]
+    assert scan(values).argmax.tolist() == [0, 0, 0, k - 1]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -96,9 +98,9 @@ def test_halves_agree_on_negative_zeros_and_denormals(k, dtype):
 def test_negative_zero_logits_tie_with_zero(monkeypatch, k, dtype):
     values = np.full((1, k), -1, dtype)
     values[0, 3], values[0, 7] = -0.0, 0.0
-    assert scan(values, "logits").best.tolist() == [3]
+    assert scan(values, "logits").argmax.tolist() == [3]
     monkeypatch.setattr(module, "SMALL", 0)
-    assert scan(values, "logits").best.tolist() == [3]
+    assert scan(values, "logits").argmax.tolist() == [3]
 
 
 @pytest.mark.parametrize("k", [3, 100])
@@ -163,7 +165,7 @@ def test_first_of_equal_largest_classes_wins(monkeypatch, half, k):
     values = np.zeros((3, k))
     values[0, :2] = values[1, 1:3] = 0.5
     values[2] = 1 / k
-    assert scan(values).best.tolist() == [0, 1, 0]
+    assert scan(values).argmax.tolist() == [0, 1, 0]
     assert scan(values).margin.tolist() == [0, 0, 0]
 
 
@@ -196,3 +198,74 @@ def test_near_ties_of_logits_keep_their_order():
     gaps = np.array([1e-3, 1e-6, 1e-9, 1e-12])
     values = np.stack([gaps, np.zeros(4)], axis=1)
     np.testing.assert_allclose(margin(values, "logits"), reference.margin(values, "logits"), atol=1e-15)
+
+
+# ---- precision that numbers carry --------------------------------------------------------------------------------------
+
+
+def widened(values, short, wide):
+    """Numbers of a short type in a wide one; bfloat16 as float32 with half of the bits cut off."""
+    if short != "bfloat16":
+        return values.astype(short).astype(wide)
+    single = values.astype(np.float32)
+    return ((single.view(np.uint32) + 0x8000) & 0xFFFF0000).astype(np.uint32).view(np.float32).astype(wide)
+
+
+def softmax(rng, n, k):
+    values = np.exp(rng.normal(size=(n, k)) * 3)
+    return values / values.sum(axis=1, keepdims=True)
+
+
+WIDENED = [("float32", np.float64), ("float16", np.float64), ("float16", np.float32)]
+WIDENED += [("bfloat16", np.float32), ("bfloat16", np.float64)]
+
+
+@pytest.mark.parametrize(("short", "wide"), WIDENED)
+@pytest.mark.parametrize("half", ["plain", "compiled"])
+@pytest.mark.parametrize("k", [2, 10, 300])
+def test_numbers_widened_from_a_shorter_type_may_be_off_as_that_type(monkeypatch, short, wide, half, k):
+    if half == "compiled":
+        monkeypatch.setattr(module, "SMALL", 0)
+    values = widened(softmax(np.random.default_rng(9), 300, k), short, wide)
+    assert checks.precision(values) == short
+    assert k == 2 or np.abs(values.sum(axis=1, dtype=np.float64) - 1).max() > checks.tolerance(values.dtype.name, k)
+    ordered = np.sort(values.astype(np.float64), axis=1)
+    assert margin(values).tobytes() == (ordered[:, -1] - ordered[:, -2]).tobytes()
+    assert np.isfinite(entropy(values)).all()
+
+
+def test_logarithms_widened_from_a_shorter_type_may_be_off_as_that_type():
+    logs = np.log(softmax(np.random.default_rng(9), 300, 10)).astype(np.float16).astype(np.float64)
+    np.testing.assert_allclose(margin(logs, "logprobs"), reference.margin(logs, "logprobs"), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_precision_is_no_excuse_for_other_sums(dtype):
+    values = softmax(np.random.default_rng(9), 300, 10)
+    for share, short in ((0.9, "float32"), (0.98, "float16"), (0.9, "bfloat16")):
+        with pytest.raises(InputError, match="sum to 1"):
+            margin(widened(values * share, short, dtype))
+    with pytest.raises(InputError, match="sum to 1"):
+        margin((values * (1 + 1e-4)).astype(dtype))
+    with pytest.raises(InputError, match="sum to 1"):  # one row of another precision
+        margin(np.concatenate([widened(values, "float16", dtype), values[:1].astype(dtype)]))
+
+
+def test_short_fractions_are_exact_numbers():
+    values = np.array([[0.5, 0.5], [0.25, 0.75], [1.0, 0.0], [0.5, 0.46875]])
+    assert checks.precision(values) == "float64"
+    with pytest.raises(InputError, match="row 3"):
+        margin(values)
+
+
+def test_tolerance_that_is_given_counts():
+    values = softmax(np.random.default_rng(9), 300, 10).astype(np.float32).astype(np.float64)
+    with pytest.raises(InputError, match="1e-09"):
+        scan(values, tolerance=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">f4", "f2", "i8"])
+def test_precision_of_every_type(dtype):
+    name = {">f8": "float64", ">f4": "float32", "f2": "float16", "i8": "float64"}[dtype]
+    assert checks.precision((np.random.default_rng(1).random((9, 4)) * 100).astype(dtype)[::2]) == name
+    assert checks.precision(np.zeros((0, 3), np.float64)) == "float64"

@@ -13,12 +13,12 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from experiments import converting
+from experiments.lab import converting
 from tests import official
+from wdistill.core.errors import FileError
+from wdistill.core.store import digest
 from wdistill.datasets import load, prepare
 from wdistill.datasets.arrays import read_cifar10
-from wdistill.errors import FileError
-from wdistill.store import digest
 
 Pixels = NDArray[np.uint8]
 

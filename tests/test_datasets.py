@@ -7,6 +7,8 @@ import gzip
 import hashlib
 import json
 import shutil
+import subprocess
+import sys
 import tarfile
 import threading
 import zipfile
@@ -23,22 +25,23 @@ from PIL import Image
 from scipy.io import savemat
 
 from tests import official
-from wdistill import cli, store
+from wdistill import cli
+from wdistill.core import store
+from wdistill.core.errors import BusyError, ConfigError, FileError, StorageError, WdistillError
 from wdistill.datasets import (
     DATASETS,
     Dataset,
-    Rows,
+    ImageSplit,
     catalog,
+    data_root,
     load,
     originals,
     pictures,
     prepare,
-    root_of,
     save_prepared,
     splits,
 )
 from wdistill.datasets.originals import Original, download
-from wdistill.errors import BusyError, ConfigError, FileError, StorageError, WdistillError
 
 Writer = Callable[..., official.Written]
 ARRAYS: dict[str, Writer] = {
@@ -62,7 +65,7 @@ def same(dataset: Dataset, written: official.Written) -> bool:
     )
 
 
-def near(rows: Rows, colours: np.ndarray) -> bool:
+def near(rows: ImageSplit, colours: np.ndarray) -> bool:
     """Whether images (n, 3, size, size) are all over of the colours (n, 3), but for what JPEG changes."""
     return bool((np.abs(rows.inputs.astype(int) - colours.astype(int)[:, :, None, None]) <= 4).all())
 
@@ -71,15 +74,15 @@ def publish(monkeypatch: pytest.MonkeyPatch, name: str, root: Path) -> None:
     """Make the files that lie there the published ones."""
 
     def published(original: Original) -> Original:
-        path = originals.look_for(root / name, original.name)
+        path = originals.find_file(root / name, original.name)
         md5 = originals.md5_of(path) if path is not None and path.is_file() else original.md5
-        holds = dict(original.holds)
-        for inside in [each for each in holds if holds[each]]:
+        packed = dict(original.packed)
+        for inside in [name for name in packed if packed[name]]:
             contents = originals._unpack(path, original) if path else {}
-            lies = originals.look_for(root / name, inside)
+            lies = originals.find_file(root / name, inside)
             content = lies.read_bytes() if lies else contents[inside]
-            holds[inside] = hashlib.new("sha256" if len(holds[inside]) == 64 else "md5", content).hexdigest()
-        return dataclasses.replace(original, md5=md5, holds=holds)
+            packed[inside] = hashlib.new("sha256" if len(packed[inside]) == 64 else "md5", content).hexdigest()
+        return dataclasses.replace(original, md5=md5, packed=packed)
 
     kind = DATASETS[name]
     monkeypatch.setitem(catalog.DATASETS, name, dataclasses.replace(kind, originals=tuple(map(published, kind.originals))))
@@ -228,11 +231,51 @@ def test_a_header_is_not_believed(tmp_path: Path) -> None:
 
 
 def test_what_unpacks_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(originals, "LARGEST", 1 << 20)
+    monkeypatch.setattr(originals, "MAX_UNPACKED", 1 << 20)
     official.write_mnist(tmp_path / "mnist")
     (tmp_path / "mnist" / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(bytes(1 << 22)))
     with pytest.raises(FileError, match="too large"):
         prepare("mnist", tmp_path, unofficial=True)
+
+
+def bomb(kind: str) -> bytes:
+    """An archive of about a megabyte that unpacks to two gigabytes: in files, in one header, or in headers of files."""
+    zeros, gigabyte = gzip.compress(bytes(1 << 24), 1), 1 << 30
+    wanted = [tarfile.TarInfo(f"data_batch_{i}.bin") for i in range(1, 6)]
+    if kind == "files":
+        for member in wanted:
+            member.size = gigabyte // 4
+        return b"".join(gzip.compress(member.tobuf()) + zeros * 16 for member in wanted)
+    if kind == "many":
+        return gzip.compress(wanted[0].tobuf() * (1 << 14), 6) * 128
+    long = tarfile.TarInfo("long")
+    long.type = {"pax": tarfile.XHDTYPE, "name": tarfile.GNUTYPE_LONGNAME, "sparse": tarfile.GNUTYPE_SPARSE}[kind]
+    long.size = 2 * gigabyte
+    return gzip.compress(long.tobuf()) + zeros * 128
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["files", "many", "pax", "name", "sparse"])
+def test_an_archive_takes_no_more_memory_than_the_official_one(tmp_path: Path, kind: str) -> None:
+    """256 MB beyond what the program has after its imports."""
+    (tmp_path / "cifar10").mkdir()
+    (tmp_path / "cifar10" / "cifar-10-binary.tar.gz").write_bytes(bomb(kind))
+    code = """
+import resource, sys
+from pathlib import Path
+import wdistill.datasets as datasets
+from wdistill import FileError
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    datasets.prepare("cifar10", Path(sys.argv[1]), unofficial=True)
+except FileError as error:
+    print(error)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True, timeout=60)
+    *said, grown = done.stdout.splitlines()
+    assert "too large" in said[0] or "cannot be read" in said[0]
+    assert int(grown) < 256
 
 
 def test_only_plain_files_are_taken_from_an_archive(tmp_path: Path) -> None:
@@ -354,6 +397,7 @@ def test_imagenet_is_cut_from_the_middle_of_the_resized_image(width: int, height
         assert abs(kept.mean() - 127.5) < 3 and abs((kept[-1] - kept[0]) - 255 * 224 / 256 * short / whole) < 8
 
 
+@pytest.mark.slow
 def test_two_processes_decode_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures, "CHUNK", 2)
     sets = []
@@ -444,6 +488,7 @@ def test_other_images_begin_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert len(second.names) == 13 + 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["imagenet", "mnist"])
 def test_a_failure_at_any_operation_on_the_disk_is_made_good(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
@@ -510,7 +555,7 @@ def test_an_image_of_too_many_pixels_is_refused(tmp_path: Path, monkeypatch: pyt
 
 def test_one_process_prepares_at_a_time(tmp_path: Path) -> None:
     official.write_mnist(tmp_path / "mnist")
-    with store.owning(tmp_path / "mnist" / "prepared"), pytest.raises(BusyError):
+    with store.lock(tmp_path / "mnist" / "prepared"), pytest.raises(BusyError):
         prepare("mnist", tmp_path, unofficial=True)
 
 
@@ -525,7 +570,7 @@ def test_a_download_gets_its_name_once_its_digest_is_right(tmp_path: Path) -> No
     good = [Original(n, originals.md5_of(tmp_path / "far" / n), address(tmp_path / "far" / n)) for n in ("a", "b")]
     download(tmp_path / "near", good)
     assert (tmp_path / "near" / "b").read_bytes() == (tmp_path / "far" / "b").read_bytes()
-    bad = Original("c", "0" * 32, good[0].address)
+    bad = Original("c", "0" * 32, good[0].url)
     with pytest.raises(FileError, match="not the published file") as caught:
         download(tmp_path / "near", [bad])
     assert "3,000,000 bytes" in caught.value.found and good[0].md5 in caught.value.found
@@ -545,7 +590,7 @@ def test_without_a_network_one_error_names_all_files(tmp_path: Path, monkeypatch
     error = caught.value
     assert error.expected == "train_32x32.mat, test_32x32.mat" and str(tmp_path / "svhn") in error.remedy
     assert "housenumbers/test_32x32.mat" in error.remedy and "no network" in error.found
-    assert len(tries) == originals.TRIES and list((tmp_path / "svhn").iterdir()) == []
+    assert len(tries) == originals.ATTEMPTS and list((tmp_path / "svhn").iterdir()) == []
 
 
 def test_a_download_that_ends_early_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -584,7 +629,7 @@ def test_a_download_that_ends_early_is_tried_again(tmp_path: Path, monkeypatch: 
 def test_prepared_arrays_that_were_damaged_are_one_clear_error(
     tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = Rows(np.arange(2 * 28 * 28, dtype=np.uint8).reshape(2, 1, 28, 28), np.array([0, 1]))
+    rows = ImageSplit(np.arange(2 * 28 * 28, dtype=np.uint8).reshape(2, 1, 28, 28), np.array([0, 1]))
     folder = tmp_path / "mnist" / "prepared"
     save_prepared(folder, Dataset("mnist", 10, rows, rows, official=True, source="here"))
     words = ["data", "mnist", "--root", str(tmp_path)]
@@ -600,6 +645,67 @@ def test_prepared_arrays_that_were_damaged_are_one_clear_error(
         "defect" not in said and "to do: " in said and (name in said or "labels from 1 to 99" in said or damage == "empty")
     )
     assert cli.main(["data", "--list", "--root", str(tmp_path)]) == 0
+
+
+def flip(path: Path, at: int = -1) -> None:
+    """Change one bit of a file."""
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["train.inputs.npy", "test.labels.npy", "test.files.txt", "dataset.json"])
+def test_what_is_damaged_is_not_used_and_is_prepared_again_once_it_is_removed(tmp_path: Path, name: str) -> None:
+    official.write_imagenet(tmp_path / "imagenet", 5, 3)
+    whole = prepare("imagenet", tmp_path, 9, unofficial=True)
+    path = tmp_path / "imagenet" / "prepared-9" / name
+    content = path.read_bytes()
+    flip(path, content.index(b"files that are not") if name == "dataset.json" else -1)
+    with pytest.raises(FileError, match="other contents than were written") as caught:
+        load("imagenet", tmp_path, 9)
+    assert caught.value.where == str(path) and "remove this file" in caught.value.remedy
+    path.unlink()
+    again = prepare("imagenet", tmp_path, 9, unofficial=True)
+    assert again.sha256 == whole.sha256 and path.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["train.inputs.npy", "notes.txt", "dataset.json", "owner.txt"])
+def test_a_folder_of_others_is_not_used_for_arrays(tmp_path: Path, name: str) -> None:
+    official.write_mnist(tmp_path / "mnist")
+    mine = tmp_path / "mnist" / "prepared" / name
+    mine.parent.mkdir()
+    mine.write_bytes(b"mine")
+    with pytest.raises(WdistillError, match=rf"{name}"):
+        prepare("mnist", tmp_path, unofficial=True)
+    assert mine.read_bytes() == b"mine" and list(mine.parent.iterdir()) == [mine]
+    mine.unlink()
+    prepare("mnist", tmp_path, unofficial=True)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"[" * 20_000, b"\xff", b'{"dataset": 7}', b'{"dataset": 1, "sha256": {}}'])
+def test_a_manifest_that_is_none_is_named(tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    official.write_mnist(tmp_path / "mnist")
+    words = ["data", "mnist", "--unofficial", "--root", str(tmp_path)]
+    path = tmp_path / "mnist" / "prepared" / "dataset.json"
+    assert cli.main(words) == 0
+    path.write_bytes(content)
+    assert cli.main(words) == 2 and f"{path}: the manifest of the prepared data set is damaged" in capsys.readouterr().err
+    assert "damaged" in catalog.state_of("mnist", tmp_path)
+    path.unlink()
+    assert cli.main(words) == 0
+
+
+def test_prepared_sets_of_the_first_format_are_read(tmp_path: Path) -> None:
+    official.write_mnist(tmp_path / "mnist")
+    whole = prepare("mnist", tmp_path, unofficial=True)
+    path = tmp_path / "mnist" / "prepared" / "dataset.json"
+    manifest = json.loads(path.read_text()) | {"dataset": 1}
+    del manifest["digest"]
+    path.write_text(json.dumps(manifest))
+    assert load("mnist", tmp_path).sha256 == whole.sha256
+    path.write_text(json.dumps(manifest | {"sha256": manifest["sha256"] | {"../../secret": ""}}))
+    with pytest.raises(FileError, match="no proper"):
+        load("mnist", tmp_path)
 
 
 def test_only_what_is_missing_is_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -627,7 +733,7 @@ def test_what_is_not_there_is_told_with_the_command(tmp_path: Path, monkeypatch:
     with pytest.raises(ConfigError, match="no such size"):
         load("svhn", tmp_path, 64)
     monkeypatch.setenv("WDISTILL_DATA", str(tmp_path / "elsewhere"))
-    assert root_of(None) == tmp_path / "elsewhere" and root_of(tmp_path) == tmp_path
+    assert data_root(None) == tmp_path / "elsewhere" and data_root(tmp_path) == tmp_path
 
 
 def test_the_command_prepares_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

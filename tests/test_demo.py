@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 DEMO = Path(__file__).parents[1] / "examples" / "digits.py"
 
 
+@pytest.mark.slow
 def test_demo(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", str(DEMO)], cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=300

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -107,6 +108,7 @@ def fails(capsys: pytest.CaptureFixture[str], *given: object, code: int = 2) -> 
     return said
 
 
+@pytest.mark.slow
 def test_flags_win_over_the_file_and_both_are_in_the_run(finished: Path) -> None:
     recipe = read_run(finished).recipe
     assert (recipe["epochs"], recipe["refresh"], recipe["batch_size"]) == (2, 1, 16)
@@ -142,6 +144,7 @@ def test_predictions_of_a_teacher_in_files(tmp_path: Path, capsys: pytest.Captur
     assert "30 of 30 validation ids are not in it" in fails(capsys, *lacking)
 
 
+@pytest.mark.slow
 def test_a_students_own_code_from_the_current_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(words(tmp_path / "run", student="their_models:small")) == 0
     export = ["export", str(tmp_path / "run"), "--output", str(tmp_path / "student"), "--arm", "unweighted"]
@@ -185,6 +188,59 @@ def test_runs_show_and_report(finished: Path, tmp_path: Path, capsys: pytest.Cap
     for command in (["runs", tmp_path / "none"], ["show", tmp_path], ["report", tmp_path]):
         assert "no run" in fails(capsys, *command)
     assert "not a run" in fails(capsys, "export", tmp_path, "--output", tmp_path / "out")
+
+
+def damage(run: Path, kind: str) -> str:
+    """Damage a run; returns the name of what is damaged."""
+    files = {
+        "an old manifest": sorted(run.glob("generation-*.json"))[0],
+        "an arm's manifest": sorted((run / "arms" / "debiased").glob("generation-*.json"))[-1],
+        "a student that is gone": run / "arms" / "unweighted" / "parameters.safetensors",
+        "a fitted rule": sorted((run / "arms" / "debiased" / "weights").glob("*.npz"))[0],
+        "short labels": sorted((run / "labels").glob("*.parquet"))[0],
+    }
+    path = files[kind]
+    content = path.read_bytes()
+    if "gone" in kind:
+        path.unlink()
+    else:
+        path.write_bytes(content[:-1] if "short" in kind else content[:-20] + b"?" + content[-19:])
+    return path.relative_to(run).as_posix()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind", ["an old manifest", "an arm's manifest", "a student that is gone", "a fitted rule", "short labels"]
+)
+def test_runs_show_and_report_mention_damage(
+    finished: Path, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(finished, tmp_path / "one")
+    name = damage(tmp_path / "one", kind)
+    for command in (["runs", tmp_path], ["show", tmp_path / "one"], ["report", tmp_path / "one"]):
+        capsys.readouterr()
+        assert cli.main([str(word) for word in command]) == 0
+        said = capsys.readouterr().err
+        assert "warning: " in said and f"damaged or missing: {name}" in said and "wdistill verify" in said
+    assert any(name in text for text in read_run(tmp_path / "one").warnings)
+
+
+@pytest.mark.slow
+def test_a_run_that_cannot_be_read_hides_no_other(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    shutil.copytree(finished, tmp_path / "one")
+    shutil.copytree(finished, tmp_path / "two")
+    for path in (tmp_path / "two").glob("generation-*.json"):
+        path.write_bytes(b"[" * 20_000)
+    assert cli.main(["runs", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert "damaged" in out and f"{tmp_path / 'two'}: files of this run are damaged" in err and "finished" in out
+    for command in ("show", "report"):
+        assert cli.main([command, str(tmp_path)]) == 0
+        assert f"left out: {tmp_path / 'two'}" in capsys.readouterr().err
+        assert "generation-" in fails(capsys, command, tmp_path / "two", code=3)
 
 
 def test_the_files_of_a_run_are_what_they_say(finished: Path) -> None:

@@ -57,8 +57,10 @@ from wdistill import (
     shuffled,
     unweighted,
 )
-from wdistill.training.inputs import Held, Mapped, Picked, materialise
-from wdistill.training.labels import read_table
+from wdistill.training.inputs import InMemory, MemoryMapped, Subset, materialise
+from wdistill.training.labels import read_table, table_bytes
+
+pytestmark = pytest.mark.slow  # nearly all of them train
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -114,10 +116,10 @@ def test_trained_models_are_taken_as_they_are(tmp_path: Path) -> None:
     master, pupil = seeded(teacher, 1).requires_grad_(False), seeded(student, 2)  # a frozen teacher is the usual one
     report = go(master, pupil, MADE, run=tmp_path / "run")
     from wdistill.training.labels import read_labels
-    from wdistill.training.predicting import predict
+    from wdistill.training.predict import predict
 
     found = read_labels(tmp_path / "run" / "labels", "unlabeled")
-    assert found is not None and (found == predict(master, Held(splits()["unlabeled"][0]))).all()
+    assert found is not None and (found == predict(master, InMemory(splits()["unlabeled"][0]))).all()
     assert report.outcome.student.epochs == () and report.outcome.teacher is not None
     with pytest.raises(ConfigError, match="teacher_epochs=0"):
         go(master, pupil)
@@ -276,7 +278,7 @@ def as_picked_rows(name: str, inputs: Tensor, labels: Tensor, folder: Path) -> A
     whole = torch.full((2 * len(inputs), *inputs.shape[1:]), 7.0)
     whole[order[: len(inputs)]] = inputs
     np.save(folder / f"{name}.npy", whole.numpy())
-    return Picked(Mapped(folder / f"{name}.npy"), order[: len(inputs)]), labels
+    return Subset(MemoryMapped(folder / f"{name}.npy"), order[: len(inputs)]), labels
 
 
 WAYS = [as_arrays, as_files, as_datasets, as_streams, as_a_mixture, as_other_layouts, as_picked_rows]
@@ -291,7 +293,7 @@ def test_every_form_of_data_gives_the_same_bits(way: Any, tmp_path: Path, refere
 def test_streams_give_the_same_rows_with_any_number_of_workers() -> None:
     inputs, labels = splits()["unlabeled"]
     orders = [torch.tensor([3, 1, 59]), torch.tensor([0]), torch.arange(40)]
-    wanted = list(Held(inputs).batches(orders))
+    wanted = list(InMemory(inputs).batches(orders))
     for workers in (0, 2):
         random = torch.get_rng_state()
         found = list(Streamed(Items(inputs, labels), workers).batches(orders))
@@ -331,29 +333,22 @@ def test_picked_rows_are_told_apart_and_looked_at(tmp_path: Path) -> None:
     go(**data, run=tmp_path / "run")
     before = contents(tmp_path / "run")
     go(
-        **{name: Data(Picked(picked.inputs, picked.rows.clone()), labels) for name, (picked, labels) in data.items()},
+        **{name: Data(Subset(picked.inputs, picked.rows.clone()), labels) for name, (picked, labels) in data.items()},
         run=tmp_path / "run",
     )
     assert contents(tmp_path / "run") == before
     picked, labels = data["unlabeled"]
     for rows in (picked.rows.flip(0), torch.cat([picked.rows[1:], picked.rows[:1]])):
         with pytest.raises(ConfigError, match="data unlabeled rows"):
-            go(**{**data, "unlabeled": (Picked(picked.inputs, rows), labels)}, run=tmp_path / "run")
+            go(**{**data, "unlabeled": (Subset(picked.inputs, rows), labels)}, run=tmp_path / "run")
     (known, truth), (others, gold) = data["labeled"], data["validation"]
     with pytest.raises(LeakError, match="30 of 30 rows"):
-        go(**{**data, "validation": (Picked(known.inputs, known.rows.flip(0)), truth.flip(0))})
+        go(**{**data, "validation": (Subset(known.inputs, known.rows.flip(0)), truth.flip(0))})
     with pytest.raises(LeakError, match="3 of 30 rows, first ids 0, 1, 2"):
         held = torch.cat([next(known.batches([torch.arange(3)])), next(others.batches([torch.arange(3, 30)]))])
         go(**{**data, "validation": (held, gold)})
     with pytest.raises(InputError, match="labels"):
         go(**{**data, "test": (data["test"][0], labels)})
-
-
-def test_picked_rows_go_to_other_processes(tmp_path: Path, reference: Report) -> None:
-    data = {name: as_picked_rows(name, *pair, tmp_path) for name, pair in splits().items()}
-    held = Picked(Held(splits()["unlabeled"][0].flip(0)), torch.arange(59, -1, -1))
-    data["unlabeled"] = (held, splits()["unlabeled"][1])
-    assert students(go(**data, recipe=replace(QUICK, workers=2))) == students(reference)
 
 
 def test_without_test_rows_the_table_shows_validation_accuracies() -> None:
@@ -505,7 +500,7 @@ def test_a_table_gives_the_same_bits_in_any_form_and_order(tmp_path: Path) -> No
         go(shards[0], student, recipe, **data)
     with pytest.raises(InputError, match="joined by id"):  # row numbers would be those of every split
         go(whole, student, recipe)
-    with pytest.raises(InputError, match="stands twice"):
+    with pytest.raises(InputError, match="occurs twice"):
         go([whole, shards[0]], student, recipe, **data)
 
 
@@ -569,6 +564,92 @@ def test_a_finished_run_of_datasets_leaves_no_copy_of_them(tmp_path: Path) -> No
     before = contents(tmp_path / "run")
     go(**data, run=tmp_path / "run")
     assert contents(tmp_path / "run") == before and not (tmp_path / "run" / ".inputs").exists()
+
+
+def test_what_others_keep_in_the_folder_of_a_run_stays(tmp_path: Path) -> None:
+    """A folder .inputs, a page, a lock: where they are in the way that is said, and else they are left alone."""
+    run, data = tmp_path / "run", {name: TensorDataset(*pair) for name, pair in splits().items()}
+    (run / ".inputs").mkdir(parents=True)
+    mine = run / ".inputs" / "labeled.npy"
+    mine.write_bytes(b"mine")
+    with pytest.raises(ConfigError, match=r"something else\n.*\.inputs"):
+        go(run=run)
+    assert list(contents(run)) == [".inputs/labeled.npy"] and mine.read_bytes() == b"mine"
+    mine.unlink()
+    (run / "lock").write_bytes(b"my list of locks")
+    with pytest.raises(ConfigError, match=r"something else\n.*lock"):
+        go(run=run)
+    assert contents(run) == {} and (run / "lock").read_bytes() == b"my list of locks"
+    (run / "lock").unlink()
+    go(run=run)
+    (run / ".inputs").mkdir(exist_ok=True)
+    mine.write_bytes(b"mine")
+    (run / "report.html").write_bytes(b"mine")
+    go(run=run)
+    assert mine.read_bytes() == (run / "report.html").read_bytes() == b"mine"
+    with pytest.raises(ConfigError, match=r"\.inputs: this folder is not the run's"):
+        go(**data, run=run)
+    assert mine.read_bytes() == b"mine" and not (run / ".inputs" / "inputs.json").exists()
+
+
+def test_a_page_of_others_is_not_replaced_at_the_end_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    go(run=run)
+    for path in sorted((run / "arms").rglob("generation-*.json"))[-1:]:
+        path.unlink()  # the arm is not finished
+    (run / "report.html").write_bytes(b"mine")
+    go(run=run)
+    assert "report.html is not a page of wdistill" in capsys.readouterr().err
+    assert (run / "report.html").read_bytes() == b"mine"
+
+
+def test_a_copy_of_inputs_that_was_damaged_is_named_and_made_again_once_it_is_removed(tmp_path: Path) -> None:
+    inputs, labels = torch.arange(12.0).reshape(6, 2), torch.zeros(6, dtype=torch.int64)
+    path = tmp_path / "copies" / "rows.npy"
+    materialise(TensorDataset(inputs, labels), path)
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + b"?")
+    with pytest.raises(FileError, match="not the file that the run wrote") as caught:
+        materialise(TensorDataset(inputs, labels), path)
+    assert caught.value.where == str(path)
+    path.unlink()
+    materialise(TensorDataset(inputs, labels), path)
+    assert path.read_bytes() == content
+
+
+def test_tables_of_a_run_have_a_checksum_for_every_page() -> None:
+    """Read without the ledger, a flipped bit in their numbers is still seen."""
+    content = bytearray(table_bytes({"id": np.arange(1000), "weight": np.random.default_rng(0).random(1000)}))
+    content[len(content) // 2] ^= 1
+    with pytest.raises(OSError, match=r"(?i)crc|checksum"):
+        read_table(bytes(content), ["weight"])
+
+
+ODD = {
+    "nothing": None,
+    "a number": 3,
+    "words": "rows.npz",
+    "no rows": (),
+    "three of a pair": (1, 2, 3),
+    "a pair of nothing": (None, None),
+    "sparse": (torch.zeros(3, 6).to_sparse(), [0, 1, 2]),
+    "complex": (torch.zeros(3, 6, dtype=torch.complex64), [0, 1, 2]),
+    "one id": Data(torch.zeros(3, 6), [0, 1, 2], ids=5),
+    "ragged ids": Data(torch.zeros(3, 6), [0, 1, 2], ids=[[1], [2, 3], [4]]),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_what_are_no_rows_is_said_of_every_split(what: str) -> None:
+    for name in ("labeled", "validation", "unlabeled", *(["test"] if ODD[what] is not None else [])):
+        with pytest.raises((InputError, ConfigError)) as caught:
+            go(**{name: ODD[what]})
+        assert name in caught.value.where and caught.value.expected and caught.value.remedy
+
+
+def test_a_folder_that_is_no_path_is_refused() -> None:
+    with pytest.raises(ConfigError, match="run: not a folder"):
+        go(run=3)
 
 
 def test_a_page_that_is_missing_is_drawn_again(tmp_path: Path) -> None:
@@ -636,8 +717,8 @@ def test_a_run_goes_on_with_other_workers_and_the_same_bits(tmp_path: Path, fini
 def test_another_environment_is_said_and_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with failing(60, errno.EIO), pytest.raises(wdistill.StorageError):
         go(run=tmp_path / "run")
-    known = wdistill.distillation.environment
-    monkeypatch.setattr(wdistill.distillation, "environment", lambda *where: {**known(*where), "torch": "1.0"})
+    known = wdistill.training.identity.environment
+    monkeypatch.setattr(wdistill.training.identity, "environment", lambda *where: {**known(*where), "torch": "1.0"})
     report = go(run=tmp_path / "run")
     assert any("→ 1.0): the same bits are not promised" in text for text in report.outcome.warnings)
 

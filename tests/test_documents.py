@@ -10,30 +10,33 @@ import pytest
 import scipy.stats
 from matplotlib.container import ErrorbarContainer
 
-from experiments.catalogue import ITEMS
-from experiments.claims import CLAIMS, Claim, claims, claims_figure, observed, printed
-from experiments.documents import END, filled, mark, reproduced
-from experiments.figures import rendered
-from experiments.lines import Line, budgets
-from experiments.protocol import Item
-from experiments.reasons import reasons
-from experiments.reproducing import HERE, read_lines
+from experiments.lab.documents import END, filled, mark
+from experiments.lab.figures import rendered
+from experiments.lab.items import Item
+from experiments.lab.results import Line, budgets
+from experiments.lab.tables import paired
+from experiments.paper.catalogue import ITEMS
+from experiments.paper.claims import CLAIMS, claims, claims_figure, printed
+from experiments.paper.reasons import reasons
+from experiments.paper.reproduce import HERE, blocks, read_lines
 from tests.test_views import line
 
-DOCUMENTS = {HERE / "README.md": ("results", "claims", "reasons"), HERE.parent / "README.md": ("claims",)}  # what is there
+DOCUMENTS = {HERE / "README.md": ("results", "reasons"), HERE.parent / "docs" / "results.md": ("claims",)}  # what is there
 REMEDY = "run: wdistill reproduce all --trials 0"
 PLACE = re.compile(r"-?\d+(?:\.\d+)?")  # a number in a figure, which rounding may touch
 HASH = re.compile(r"\b[a-z][0-9a-f]{10}\b")  # a name that is made of such numbers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(HERE.parent)))
 def test_the_results_in_a_document_are_those_of_the_lines(document: Path) -> None:
     lines = {name: each for item in ITEMS for name, each in read_lines(item, HERE).items()}
     text = document.read_text()
     assert all(mark(name, "wdistill reproduce") in text for name in DOCUMENTS[document]) and END in text
-    assert filled(text, reproduced(lines)) == text, REMEDY
+    assert filled(text, blocks(lines)) == text, REMEDY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name)
 def test_the_tables_in_the_repository_are_those_of_the_lines(item: Item) -> None:
     known, path = read_lines(item, HERE), HERE / "tables" / f"{item.name}.md"
@@ -43,12 +46,12 @@ def test_the_tables_in_the_repository_are_those_of_the_lines(item: Item) -> None
     assert path.read_text() == item.tables(known), REMEDY
     for stem, figure in item.figures(known).items():
         path = HERE / "figures" / f"{stem}.svg"
-        assert path.exists() and same_picture(path.read_text(), rendered(figure, "svg").decode()), f"{stem}: {REMEDY}"
+        assert path.exists() and same_picture(path.read_text(), rendered(figure).decode()), f"{stem}: {REMEDY}"
 
 
 def test_the_figure_of_the_claims_is_that_of_the_lines() -> None:
     lines = {name: each for item in ITEMS for name, each in read_lines(item, HERE).items()}
-    drawn = rendered(claims_figure(lines), "svg").decode()
+    drawn = rendered(claims_figure(lines)).decode()
     assert same_picture((HERE / "figures" / "claims.svg").read_text(), drawn), REMEDY
 
 
@@ -70,14 +73,19 @@ def test_a_stale_figure_is_seen() -> None:
         assert not same_picture(one, stale)
 
 
+@pytest.mark.slow
 def test_no_figure_is_left_over() -> None:
     made = {stem for item in ITEMS if any((known := read_lines(item, HERE)).values()) for stem in item.figures(known)}
-    assert {path.stem for path in (HERE / "figures").glob("*.svg")} == made | {"claims", "leaderboard"}
+    assert {path.stem for path in (HERE / "figures").glob("*.svg")} == made | {
+        "claims",
+        "leaderboard",
+        "leaderboard-predictions",
+    }
 
 
-@pytest.mark.parametrize("begin", reproduced({}))
+@pytest.mark.parametrize("begin", blocks({}))
 def test_a_place_is_filled_and_nothing_else_is_touched(begin: str) -> None:
-    made = reproduced({})
+    made = blocks({})
     before = f"one\n{begin}\nold\n{END}\ntwo\n"
     after = filled(before, made)
     assert after == f"one\n{begin}\n{made[begin]}{END}\ntwo\n"
@@ -109,18 +117,18 @@ def test_a_claim_is_judged_by_trials_and_not_by_numbers_of_labels() -> None:
     """Trials 0 to 2 of two numbers of labels: their means are 1, 2 and 3 points; trial 3 lacks one, and does not count."""
     gains = {(0, 500): 0.0, (0, 1000): 2.0, (1, 500): 2.0, (1, 1000): 2.0, (2, 500): 1.0, (2, 1000): 5.0, (3, 500): 50.0}
     known = [line({"unweighted": 0.5, "debiased": 0.5 + gain / 100}, *at, repeat=at[0]) for at, gain in gains.items()]
-    found = observed(budgets(known), claim := Claim("gains", "debiased", "unweighted"), "best")
+    found = paired(budgets(known), "debiased", "unweighted", "best")
     assert found and found.trials == 3 and found.mean == pytest.approx(0.02)
     assert found.standard_error == pytest.approx(0.01 / np.sqrt(3))
     assert found.p == pytest.approx(float(scipy.stats.ttest_1samp([1, 2, 3], 0).pvalue))
-    both = observed([*budgets(known), *budgets(known)], claim, "final")
+    both = paired([*budgets(known), *budgets(known)], "debiased", "unweighted", "final")
     assert both and both.trials == 6
-    assert observed(budgets(known), Claim("not run", "vid", "unweighted"), "best") is None
+    assert paired(budgets(known), "vid", "unweighted", "best") is None
 
 
 def test_a_claim_of_all_temperatures_is_their_mean() -> None:
     arms = {"unweighted-T1": 0.5, "debiased-T1": 0.51, "unweighted-T2": 0.5, "debiased-T2": 0.53, "debiased-T3": 0.9}
-    found = observed([[line(arms, 0)]], Claim("hot", "debiased-T*", "unweighted-T*"), "best")
+    found = paired([[line(arms, 0)]], "debiased-T*", "unweighted-T*", "best")
     assert found and found.mean == pytest.approx(0.02) and found.trials == 1
 
 

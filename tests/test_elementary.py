@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numba import njit
 
-from wdistill.elementary import exp32, exp64, log32, log64
-from wdistill.fast_lanes import compilable, load, store
+from wdistill.weights._elementary import exp32, exp64, log32, log64
+from wdistill.weights._simd import compilable, load, store
 
 RNG = np.random.default_rng(5)
 NEGATIVE = np.concatenate([-(10.0 ** RNG.uniform(-20, 1.93, 3000)), np.linspace(-87, 0, 1000), [0.0, -0.0, -87.0, -1e-45]])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
+import shutil
 import sys
 import warnings
 from collections.abc import Iterator
@@ -15,9 +17,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from wdistill.errors import ConfigError, FileError, InputError, WdistillWarning
-from wdistill.exporting import export_student, load_student
-from wdistill.training.networks import CNN, MLP
+from wdistill.core import store
+from wdistill.core.errors import ConfigError, FileError, InputError, WdistillWarning
+from wdistill.core.sealed import digest_of
+from wdistill.training.export import export_student, load_student
+from wdistill.training.models.networks import CNN, MLP
 
 torch.set_num_threads(1)
 
@@ -69,6 +73,7 @@ def damaged(cnn: tuple[CNN, Path, dict[str, Any]], tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_reference_network_comes_back_bit_by_bit(cnn: tuple[CNN, Path, dict[str, Any]]) -> None:
     network, folder, description = cnn
     inputs = torch.rand(5, 1, 8, 8)
@@ -77,8 +82,8 @@ def test_a_reference_network_comes_back_bit_by_bit(cnn: tuple[CNN, Path, dict[st
     assert isinstance(student, CNN) and not student.training and torch.equal(torch.get_rng_state(), state)
     assert torch.equal(predictions(student, inputs), predictions(network, inputs))
     assert description == json.loads((folder / "student.json").read_text())
-    assert {name: value for name, value in description.items() if name != "sha256"} == {
-        "format": 1,
+    assert {name: value for name, value in description.items() if name not in ("sha256", "digest")} == {
+        "format": 2,
         "network": "cnn",
         "arguments": {"channels": 1, "classes": 3, "width": 2},
         "input_shape": [1, 8, 8],
@@ -90,6 +95,7 @@ def test_a_reference_network_comes_back_bit_by_bit(cnn: tuple[CNN, Path, dict[st
     assert sorted(path.name for path in folder.iterdir()) == ["student.json", "student.pt2", "student.safetensors"]
 
 
+@pytest.mark.slow
 def test_the_program_needs_no_code_and_takes_any_number_of_rows(cnn: tuple[CNN, Path, dict[str, Any]]) -> None:
     network, folder, _ = cnn
     program = torch.export.load(folder / "student.pt2").module()
@@ -109,6 +115,7 @@ def test_the_student_stays_as_it_is(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "student" / "student.json").read_text())["network"] == "mlp"  # whoever made it
 
 
+@pytest.mark.slow
 def test_the_memory_format_of_the_student_does_not_matter(tmp_path: Path) -> None:
     student = CNN(channels=3, classes=5, width=16).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     export_student(student, torch.rand(1, 3, 32, 32).to(memory_format=torch.channels_last), tmp_path, None)
@@ -126,7 +133,7 @@ def test_shared_parameters_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_student_that_cannot_be_exported_is_stored_all_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "student.pt2").write_bytes(b"of an earlier export")
+    export_student(Tied(), torch.rand(1, 4), tmp_path, None)  # an earlier export, with a program
     student, inputs = Branching(), torch.rand(3, 4)
     with pytest.warns(WdistillWarning, match="student.pt2 is left out"):
         description = export_student(student, inputs[:1], tmp_path, None)
@@ -187,6 +194,58 @@ def test_damaged_descriptions_are_refused(damaged: Path, text: str) -> None:
         load_student(damaged)
 
 
+def test_a_flipped_bit_in_the_description_is_found(damaged: Path) -> None:
+    path = damaged / "student.json"
+    content = path.read_bytes()
+    for at in range(0, len(content), 7):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        with contextlib.suppress(FileError):
+            load_student(damaged)
+            assert json.loads(path.read_bytes()) == json.loads(content)  # white space
+
+
+@pytest.mark.parametrize("name", ["student.safetensors", "student.pt2", "student.json"])
+def test_files_of_others_are_not_replaced_by_a_student(damaged: Path, name: str) -> None:
+    (damaged / name).write_bytes(b"mine")
+    before = {path.name: path.read_bytes() for path in damaged.iterdir()}
+    with pytest.raises(ConfigError, match=rf"something else\n  found: .*{name}"):
+        export_student(nn.Linear(4, 3), torch.rand(1, 4), damaged, None)
+    assert {path.name: path.read_bytes() for path in damaged.iterdir()} == before
+
+
+@pytest.mark.slow
+def test_an_export_over_another_that_stops_anywhere_is_made_good(
+    damaged: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    count = fail_at = 0
+
+    def before(operation: str, path: Path) -> None:
+        nonlocal count
+        count += 1
+        if count == fail_at:
+            raise KeyboardInterrupt
+
+    def files(folder: Path) -> set[str]:
+        return {path.name for path in folder.iterdir()}
+
+    monkeypatch.setattr(store, "before", before)
+    student, failed = nn.Linear(4, 3), True
+    while failed:
+        folder = tmp_path_factory.mktemp("over") / "student"
+        shutil.copytree(damaged, folder)
+        fail_at, count = fail_at + 1, 0
+        try:
+            export_student(student, torch.rand(1, 4), folder, None)
+        except KeyboardInterrupt:
+            export_student(nn.Linear(4, 3), torch.rand(1, 4), folder, None)
+            export_student(student, torch.rand(1, 4), folder, None)
+        else:
+            failed = False
+        assert files(folder) == {"student.json", "student.pt2", "student.safetensors"}
+        assert torch.equal(load_student(folder, nn.Linear(4, 3)).weight, student.weight)  # type: ignore[arg-type]
+    assert fail_at > 15
+
+
 def test_what_is_missing_is_named(damaged: Path) -> None:
     with pytest.raises(FileError, match="no student here"):
         load_student(damaged / "elsewhere")
@@ -197,7 +256,8 @@ def test_what_is_missing_is_named(damaged: Path) -> None:
 
 def test_arguments_that_build_nothing_are_refused(damaged: Path) -> None:
     path = damaged / "student.json"
-    path.write_text(path.read_text().replace('"width"', '"depth"'))
+    description = json.loads(path.read_text().replace('"width"', '"depth"'))
+    path.write_text(json.dumps(description | {"digest": digest_of(description)}))
     with pytest.raises(FileError, match="depth"):
         load_student(damaged)
 

@@ -25,8 +25,8 @@ from wdistill import (
     unweighted,
     weigh,
 )
-from wdistill import confidence as confidence_module
-from wdistill.threads import threads
+from wdistill.core.threads import threads
+from wdistill.weights import confidence as confidence_module
 
 RNG = np.random.default_rng(71)
 ROWS = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4], [0.2, 0.5, 0.3]])
@@ -555,7 +555,7 @@ def test_unknown_kind(call):
 
 @pytest.mark.parametrize("at", [np.nan, np.inf, "0.5"])
 def test_threshold_must_be_a_finite_number(at):
-    refused(ConfigError, lambda: threshold(make(), at=at), "at", str(at), "finite")
+    refused(ConfigError, lambda: threshold(make(), threshold=at), "threshold", str(at), "finite")
 
 
 def test_nothing_to_compose():
@@ -571,6 +571,7 @@ def test_number_of_threads(monkeypatch, wanted):
 # ---- nothing undeclared --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_one_defect_is_a_declared_error_or_finite_weights(kind, dtype):

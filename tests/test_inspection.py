@@ -15,17 +15,10 @@ import pytest
 from rich.console import Console
 
 from wdistill import ConfigError, InputError, Scores, entropy, margin
-from wdistill.inspection import (
-    Histogram,
-    accuracy_by_margin,
-    picture,
-    plane,
-    reliability,
-    standard_error,
-    tables,
-)
-from wdistill.rules import Debiased
-from wdistill.weighting import effective_sample_size
+from wdistill.report.inspect import picture, tables
+from wdistill.weights.debiased import Debiased
+from wdistill.weights.diagnostics import Histogram, accuracy_by_margin, plane, reliability, standard_error
+from wdistill.weights.equations import effective_sample_size
 
 WEIGHTS = np.array([0.0, 0.05, 0.049, 0.15, 0.5, np.nextafter(1, 0), 1.0, 1.0])
 
@@ -46,6 +39,7 @@ def fitted(m: int = 60, seed: int = 0) -> Debiased:
         target_loss=3 * random.random(m),
         margins=margins,
         certainty=0.5 + margins / 2,
+        rounding=0.0,
     )
 
 
@@ -193,6 +187,7 @@ def test_plane_needs_two_points_a_side() -> None:
 # -- picture
 
 
+@pytest.mark.slow
 def test_png_is_1600_wide() -> None:
     for fit, histogram in ((fitted(), Histogram().plus(WEIGHTS)), (None, Histogram().plus(WEIGHTS))):
         content = picture(fit, histogram, "title", "png")
@@ -200,12 +195,14 @@ def test_png_is_1600_wide() -> None:
         assert struct.unpack(">I", content[16:20]) == (1600,)
 
 
+@pytest.mark.slow
 def test_the_same_bytes_every_time() -> None:
     for kind in ("png", "svg"):
         first, second = (picture(fitted(), Histogram().plus(WEIGHTS), "title", kind) for _ in range(2))
         assert first == second
 
 
+@pytest.mark.slow
 def test_only_panels_of_what_is_known() -> None:
     histogram = Histogram().plus(WEIGHTS)
     both, rule_only, weights_only = words(fitted(), histogram), words(fitted(), None), words(None, histogram)
@@ -232,6 +229,7 @@ def test_titles_are_text_and_not_mathematics() -> None:
     assert "\n" + "a" * 54 + " … " + "b" * 54 + "\n" in words(None, histogram, "a" * 999 + "b" * 999) + "\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("confidence", "word"),
     [
@@ -245,6 +243,7 @@ def test_axes_are_named_by_the_confidence(confidence: object, word: str) -> None
     assert word in words(replace(fitted(), confidence=confidence), None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "estimate"),
     [(case, "paper") for case in ("all right", "all wrong", "one row", "three rows", "coincide", "saturated")]
@@ -277,9 +276,10 @@ def test_pictures_heed_nobody_elses_settings() -> None:
         assert matplotlib.rcParams["font.size"] == 40
 
 
+@pytest.mark.slow
 def test_matplotlib_is_imported_only_to_draw_and_pyplot_never() -> None:
     code = (
-        "import sys, wdistill.inspection as i; h = i.Histogram().plus([0.5, 1.0])\n"
+        "import sys, wdistill.report.inspect as i; h = i.Histogram().plus([0.5, 1.0])\n"
         "assert not {'matplotlib', 'rich'} & set(sys.modules)\n"
         "i.picture(None, h, '', 'png'); assert 'matplotlib.pyplot' not in sys.modules"
     )

@@ -1,4 +1,4 @@
-"""The leaderboard: every method on a tiny task, stacked students, standings by hand, resuming, boards, page, documents."""
+"""The leaderboard: every method on a tiny task, stacked students, standings by hand, resuming, boards, documents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,29 +18,32 @@ import scipy.optimize
 import scipy.stats
 import torch
 
-from experiments import boards, contest, leaderboard, lines, standings
-from experiments.boards import Plan
-from experiments.documents import END, filled
-from experiments.figures import rendered
-from experiments.leaderboard import EVERYWHERE, HERE, MARK, METHODS, NEEDED, PREDICTED, methods_of, missing
-from experiments.leaderboard_page import DRAWN, overview, page
-from experiments.models import linear, perceptrons, stacked
-from experiments.running import processes
-from experiments.stacked import Networks, Perceptrons, Students, predictions, train
-from experiments.standings import BASE, Line
-from experiments.tasks import SPLITS, TASKS, Pool, Task, keel
+from experiments.lab import results as lines
+from experiments.lab.documents import END, filled
+from experiments.lab.figures import rendered
+from experiments.lab.running import processes
+from experiments.leaderboard import report, transfer
+from experiments.leaderboard import run as leaderboard
+from experiments.leaderboard import statistics as standings
+from experiments.leaderboard import trial as contest
+from experiments.leaderboard.models import linear, perceptrons, stacked
+from experiments.leaderboard.report import DRAWN, overview, predicted_figure
+from experiments.leaderboard.run import EVERYWHERE, HERE, MARK, METHODS, NEEDED, PREDICTED, methods_of, missing
+from experiments.leaderboard.stacked import Networks, Perceptrons, Students, predictions, train
+from experiments.leaderboard.tasks import SPLITS, TASKS, Pool, Protocol, Task, keel
+from experiments.leaderboard.transfer import BASE, Line
 from tests import standing as made
-from tests.browser import chromium
 from tests.standing import PLAN
 from tests.test_documents import same_picture
-from tests.test_pages import CONTRAST, DESK, PHONE, Reader, opened
-from wdistill import store
-from wdistill.errors import UnfinishedError
-from wdistill.methods.folds import folds_of
-from wdistill.methods.intervals import Z
-from wdistill.methods.lessons import Lesson
-from wdistill.methods.losses import CrossEntropy, Generalised, Mixed
-from wdistill.methods.reaching import REACH, Reach
+from wdistill.core import store
+from wdistill.core.errors import UnfinishedError
+from wdistill.methods.advice import TRANSFER, TransferCurve
+from wdistill.methods.context import CrossEntropy, Supervision
+from wdistill.methods.crossfit import folds_of
+from wdistill.methods.robust import Generalised, Mixed
+from wdistill.methods.statistics import Z
+
+pytestmark = pytest.mark.slow  # trials and tables of many lines
 
 REMEDY = "run: python -m experiments.leaderboard --trials 0"
 
@@ -53,10 +56,8 @@ def pool(root: Path | None) -> Pool:
     return Pool(inputs[60:], labels[60:], inputs[:60], labels[:60], inputs[60:])
 
 
-TINY = Task("tiny", "tuning", pool, 40, 60, linear, perceptrons(8), 2, 2, rate=0.03)
-EXTERNAL = replace(
-    TINY, name="external", half="confirmation", teacher=stacked(perceptrons(8), 3, rate=0.03), external=50, epochs=6
-)
+TINY = Task("tiny", "tuning", pool, 40, 60, linear, perceptrons(8), 2, 10, rate=0.03)
+EXTERNAL = replace(TINY, name="external", half="confirmation", teacher=stacked(perceptrons(8), 3, rate=0.03), external=50)
 SOME = [replace(TINY, all_methods=False), replace(EXTERNAL, all_methods=False, teacher=TINY.teacher)]
 GOLD = 30
 
@@ -147,9 +148,9 @@ def test_nobody_knows_its_own_gold_row() -> None:
             found.append(answers)
         return found
 
-    heard = contest._opinion(memory, given.inputs, given, (labeled, validation, unlabeled), folds, 0)
+    heard = contest._auxiliary(memory, given.inputs, given, (labeled, validation, unlabeled), folds, 0)
     assert np.allclose(heard.validation, 1 / 3)
-    leaked = contest._opinion(memory, given.inputs, given, (labeled, validation, validation), folds, 0)
+    leaked = contest._auxiliary(memory, given.inputs, given, (labeled, validation, validation), folds, 0)
     assert (leaked.unlabeled.argmax(axis=1) == given.labels[validation]).all()  # four of five remember each
 
 
@@ -159,7 +160,7 @@ def test_the_same_lesson_makes_the_same_student_and_is_taught_once(tiny: None) -
     found = contest.trial(SOME[0], None, GOLD, 0, twice)["accuracies"]["soft"]
     assert list(found) == ["first", "other", "second"] and found["first"] == found["second"]
     rng = np.random.default_rng(0)
-    plain = Lesson(rng.dirichlet(np.ones(3), 4), np.ones(4))
+    plain = Supervision(rng.dirichlet(np.ones(3), 4), np.ones(4))
     lessons = {"a": plain, "b": replace(plain, gold=True), "c": replace(plain, loss=Generalised()), "d": replace(plain)}
     taught, place = contest.distinct(lessons | {"e": replace(plain, weights=np.zeros(4)), "f": lessons["c"]})
     assert len(taught) == 5 and place == {"a": 0, "b": 1, "c": 2, "d": 0, "e": 3, "f": 4}
@@ -237,8 +238,8 @@ def test_copies_begin_alike_and_a_row_of_weight_nothing_teaches_nothing() -> Non
 
 
 def simple(task: str, gold: int, number: int, accuracies: dict[str, float], gain: float = 0.0) -> Line:
-    prospect = {"gain": gain, "gain_error": 0.0}
-    return {"task": task, "gold": gold, "trial": number, "accuracies": {"soft": accuracies}, "prospect": prospect}
+    estimate_gain = {"gain": gain, "gain_error": 0.0}
+    return {"task": task, "gold": gold, "trial": number, "accuracies": {"soft": accuracies}, "prospect": estimate_gain}
 
 
 def test_a_standing_by_hand() -> None:
@@ -294,26 +295,27 @@ def test_the_better_of_two_simple_arms_by_hand() -> None:
     assert standings.over_simple(known, "best", 500) is None
 
 
-def test_promises_of_targets_are_kept_or_not_by_hand() -> None:
-    """Promised 2 ± 1 and 1 ± 0.5 points; 3.9 and 2.1 came: inside 1.96 standard errors, and outside."""
+def test_predicted_gains_of_targets_by_hand() -> None:
+    """Predicted 2 ± 1 and 1 ± 0.5 points; 3.9 and 2.1 observed: inside 1.96 standard errors, and outside."""
     known = [
         {"prospect": {"gain": gain, "gain_error": error, "corrected": 80 + came}, "experts": {"teacher": 80.0}}
         for gain, error, came in ((0.02, 0.01, 3.9), (0.01, 0.005, 2.1))
     ]
-    found = standings.kept(known)
-    assert found is not None and (found.trials, found.covered) == (2, 0.5) and standings.kept([]) is None
-    assert (found.promised, found.came) == (pytest.approx(1.5), pytest.approx(3.0))
+    found = standings.targets_agreement(known)
+    assert found is not None and (found.trials, found.covered) == (2, 0.5) and standings.targets_agreement([]) is None
+    assert (found.predicted, found.observed) == (pytest.approx(1.5), pytest.approx(3.0))
+    assert found.rms == pytest.approx(np.sqrt((1.9**2 + 1.1**2) / 2)) and found.within == 0
 
 
-def test_nothing_is_foretold_of_best_where_it_leaves_the_targets_alone() -> None:
+def test_nothing_is_predicted_of_best_where_it_leaves_the_targets_alone() -> None:
     chose = [("targets corrected by x", 0.04, 2.5), ("the teacher's own targets: y", 0.04, 0.5)]
     known = [
         simple(f"t{i}", 500, 0, {BASE: 70.0, "best": 70 + came}, gain) | {"why": {"best": why}}
         for i, (why, gain, came) in enumerate(chose)
     ]
-    found = standings.foretold_best(known, Reach(0.5, 0.0, 0.1))
+    found = standings.forecast_best(known, TransferCurve(0.5, 0.0, 0.1))
     assert found is not None and list(found.predicted.values()) == [2.0, 0.0] and found.within == 1
-    assert list(found.realised.values()) == [2.5, 0.5]
+    assert list(found.observed.values()) == [2.5, 0.5]
 
 
 def test_a_share_is_over_the_tasks_that_ran_the_method() -> None:
@@ -343,7 +345,7 @@ def test_losses_are_paired_tests_corrected_over_all_of_them() -> None:
     assert any(sure for _, sure in found.values()) and standings.below(known[::5], "best") == {}  # one trial of each
 
 
-def promises(tasks: int = 5) -> list[Line]:
+def trials_with_gains(tasks: int = 5) -> list[Line]:
     random = np.random.default_rng(1)
     return [
         simple(
@@ -356,15 +358,15 @@ def promises(tasks: int = 5) -> list[Line]:
 
 
 def test_a_task_is_predicted_by_all_the_others() -> None:
-    known = promises()
+    known = trials_with_gains()
     keys = sorted({(line["task"], line["gold"]) for line in known})
 
     def mean(key: tuple[str, int], value: Callable[[Line], float]) -> float:
         return float(np.mean([value(line) for line in known if (line["task"], line["gold"]) == key]))
 
     y = {key: mean(key, lambda line: line["accuracies"]["soft"]["corrected+gold"] - 80) for key in keys}
-    found = standings.prediction(known)
-    assert found is not None and dict(found.realised) == pytest.approx(y)
+    found = standings.forecast(known)
+    assert found is not None and dict(found.observed) == pytest.approx(y)
     for key in keys:
         others = [line for line in known if line["task"] != key[0]]
         gained = [line["accuracies"]["soft"]["corrected+gold"] - 80 for line in others]
@@ -375,26 +377,30 @@ def test_a_task_is_predicted_by_all_the_others() -> None:
     assert found.correlation == pytest.approx(
         scipy.stats.pearsonr([found.predicted[key] for key in keys], list(y.values()))[0]
     )
-    assert standings.prediction(promises(2)) is None
+    assert standings.forecast(trials_with_gains(2)) is None
     related = [line | {"task": f"t-{line['task']}"} if line["task"] in ("t0", "t1") else line for line in known]
-    kin = standings.prediction(related)  # two tasks of one data set do not foretell each other
+    kin = standings.forecast(related)  # two tasks of one data set do not predict each other
     assert kin is not None and kin.predicted["t-t0", 100] != pytest.approx(found.predicted["t0", 100])
     assert kin.predicted["t2", 100] == pytest.approx(found.predicted["t2", 100])
 
 
-def slow_reach(x: Sequence[float], y: Sequence[float]) -> Reach:
+def fitted(known: Sequence[Line], targets: str = "soft") -> TransferCurve:
+    return transfer.fit_transfer(transfer.target_gains(known, targets))
+
+
+def slow_reach(x: Sequence[float], y: Sequence[float]) -> TransferCurve:
     """The same curve, found by a search in all directions."""
 
     def off(parameters: Any) -> Any:
-        return np.array(y) - [Reach(*parameters, 0.0)(each) for each in x]
+        return np.array(y) - [TransferCurve(*parameters, 0.0)(each) for each in x]
 
     found = scipy.optimize.least_squares(off, [0.5, 0.1], bounds=([-np.inf, 0.0], [np.inf, 1.0]))
-    return Reach(*found.x, 0.0)
+    return TransferCurve(*found.x, 0.0)
 
 
 @pytest.mark.parametrize(("slope", "bend"), [(0.8, 0.12), (0.5, 0.0), (1.1, 0.4)])
 def test_calibration_finds_the_curve(slope: float, bend: float) -> None:
-    wanted = Reach(slope, bend, 0.0)
+    wanted = TransferCurve(slope, bend, 0.0)
     exact = [
         line
         | {
@@ -402,33 +408,35 @@ def test_calibration_finds_the_curve(slope: float, bend: float) -> None:
                 "soft": {"unweighted+gold": 80.0, "corrected+gold": 80.0 + wanted(100 * line["prospect"]["gain"])}
             }
         }
-        for line in promises()
+        for line in trials_with_gains()
     ]
-    found = standings.calibration(exact)
+    found = fitted(exact)
     assert found is not None
     assert (found.slope, found.bend, found.residual) == pytest.approx((slope, bend, 0.0), abs=1e-6)
 
 
 def test_calibration_is_a_regression_over_trials() -> None:
-    known = promises()
+    known = trials_with_gains()
     x = [100 * line["prospect"]["gain"] for line in known]
     y = [line["accuracies"]["soft"]["corrected+gold"] - 80 for line in known]
-    wanted, found = slow_reach(x, y), standings.calibration(known)
+    wanted, found = slow_reach(x, y), fitted(known)
     assert found is not None and (found.slope, found.bend) == pytest.approx((wanted.slope, wanted.bend), abs=0.01)
     left = np.array(y) - [found(each) for each in x]
     assert found.residual == pytest.approx(np.sqrt((left**2).sum() / (len(x) - 2)))
-    told = standings.foretold(known, Reach(0.5, 0.0, 0.0))
-    assert told is not None and told.slope == pytest.approx(2 * standings.foretold(known, Reach(1.0, 0.0, 0.0)).slope)  # type: ignore[union-attr]
-    assert standings.calibration(known[:2]) is None and standings.foretold([], found) is None
+    told = standings.forecast_with(known, TransferCurve(0.5, 0.0, 0.0))
+    assert told is not None and told.slope == pytest.approx(
+        2 * standings.forecast_with(known, TransferCurve(1.0, 0.0, 0.0)).slope
+    )  # type: ignore[union-attr]
+    assert fitted(known[:2]).residual == 0 and standings.forecast_with([], found) is None
     loose = [line | {"prospect": {**line["prospect"], "gain_error": 0.005}} for line in known]
     open_still = np.mean([found.error(each, 0.5) ** 2 for each in x])
-    assert standings.calibration(loose).residual ** 2 == pytest.approx(found.residual**2 - open_still)  # type: ignore[union-attr]
-    flat = standings.calibration([line | {"prospect": {"gain": 0.02, "gain_error": 0.0}} for line in known])
+    assert fitted(loose).residual ** 2 == pytest.approx(found.residual**2 - open_still)  # type: ignore[union-attr]
+    flat = fitted([line | {"prospect": {"gain": 0.02, "gain_error": 0.0}} for line in known])
     assert flat is not None and flat.bend == 0.0  # the straightest of all that fit as well
     assert (flat.slope, flat.residual) == pytest.approx((np.mean(y) / 2, np.std(y, ddof=2)))
-    none = standings.calibration([line | {"prospect": {"gain": 0.0, "gain_error": 0.0}} for line in known])
-    assert none == Reach(0.0, 0.0, pytest.approx(np.sqrt((np.array(y) ** 2).sum() / (len(y) - 2))))
-    worse = standings.calibration([line | {"prospect": {"gain": -0.02, "gain_error": 0.01}} for line in known])
+    none = fitted([line | {"prospect": {"gain": 0.0, "gain_error": 0.0}} for line in known])
+    assert none == TransferCurve(0.0, 0.0, pytest.approx(np.sqrt((np.array(y) ** 2).sum() / (len(y) - 2))))
+    worse = fitted([line | {"prospect": {"gain": -0.02, "gain_error": 0.01}} for line in known])
     assert worse is not None and worse.slope == worse.bend == 0.0  # better targets do no harm
 
 
@@ -442,38 +450,37 @@ def test_single_trials_are_covered_by_their_intervals_as_often_as_these_say() ->
         known[-1]["prospect"]["gain_error"] = error
     found = standings.coverage(known)
     assert found is not None and found.trials == 400 and 0.92 < found.covered < 0.98
-    assert found.near == pytest.approx(scipy.stats.norm.cdf(1 / np.hypot(0.5, 0.4)) * 2 - 1, abs=0.06)
+    assert found.within == pytest.approx(scipy.stats.norm.cdf(1 / np.hypot(0.5, 0.4)) * 2 - 1, abs=0.06)
     wrong = [line | {"prospect": {**line["prospect"], "gain": 0.05}} if line["task"] == "t0" else line for line in known]
     assert standings.coverage(wrong).covered < found.covered  # type: ignore[union-attr]
     assert standings.coverage([line for line in known if line["task"] in ("t0", "t1")]) is None
-    from_elsewhere = standings.coverage(known[:100], reach=Reach(0.0, 0.0, 0.3))  # foretells 0 ± 0.59 for everybody
+    from_elsewhere = standings.coverage(known[:100], curve=TransferCurve(0.0, 0.0, 0.3))  # predicts 0 ± 0.59 for all
     came = np.array([line["accuracies"]["soft"]["corrected+gold"] - 80 for line in known[:100]])
-    assert from_elsewhere == standings.Foretold(100, np.mean(abs(came) <= 1), np.mean(abs(came) <= Z * 0.3))
-    assert standings.coverage([], reach=Reach(1.0, 0.0, 0.0)) is None
+    assert from_elsewhere is not None and from_elsewhere.trials == 100 and from_elsewhere.predicted == 0
+    assert (from_elsewhere.within, from_elsewhere.covered) == (np.mean(abs(came) <= 1), np.mean(abs(came) <= Z * 0.3))
+    assert standings.coverage([], curve=TransferCurve(1.0, 0.0, 0.0)) is None
 
 
-def test_what_more_gold_was_said_to_bring_is_compared_with_what_it_brought() -> None:
+def test_projected_gains_of_more_gold_are_compared_with_observed_ones() -> None:
     few = [simple("t", 100, trial, {BASE: 80.0}, 0.02) for trial in range(3)]
     many = [simple("t", 500, trial, {BASE: 80.0}, 0.02) for trial in range(2)]
     for line, gain in zip(few, (0.03, 0.05, 0.9), strict=True):
         line["prospect"]["gain_with_400_more"] = gain
     for line, corrected in zip(many, (84.0, 88.0), strict=True):
         line["prospect"]["corrected"], line["experts"] = corrected, {"teacher": 80.0}
-    found = standings.projection([*few, *many], 100, 500)
-    assert found is not None and (found.trials, found.projected, found.realised) == pytest.approx((2, 4.0, 6.0))
-    assert found.off == pytest.approx(np.sqrt((1 + 9) / 2))
-    said = (
-        "More gold, from 100 to 500 rows, 2 trials: projected gain of the targets +4.00 points, realised +6.00, off by 2.24"
-    )
-    assert boards.planning([*few, *many], 100, 500).startswith(said)
-    assert standings.projection(few, 100, 500) is None and boards.planning(many, 500, 2000) == ""
+    found = standings.projected_gain([*few, *many], 100, 500)
+    assert found is not None and (found.trials, found.predicted, found.observed) == pytest.approx((2, 4.0, 6.0))
+    assert found.rms == pytest.approx(np.sqrt((1 + 9) / 2)) and found.covered is None
+    assert report._agreement(found) == "+4.00 predicted, +6.00 observed, calibration error 2.24, n = 2"
+    assert standings.projected_gain(few, 100, 500) is None and standings.projected_gain(many, 500, 2000) is None
 
 
 def test_a_task_is_near_where_its_mean_over_sizes_is() -> None:
     predicted = {("a", 100): 0.0, ("a", 500): 1.0, ("b", 100): 2.0}
-    realised = {("a", 100): 1.5, ("a", 500): 0.5, ("b", 100): 3.1}
-    found = standings.Prediction(predicted, realised, 1.0, 0.0, 0.0, 1 / 3, 1.1)
-    assert boards.task_near(found, "a") and not boards.task_near(found, "b")
+    observed = {("a", 100): 1.5, ("a", 500): 0.5, ("b", 100): 3.1}
+    found = standings.Forecast(predicted, observed, 1.0, 0.0, 0.0, 1 / 3, 1.1)
+    assert found.gap("a") == pytest.approx(0.5) and found.gap("b") == pytest.approx(1.1)
+    assert found.both(("b", 100)) == "+2.00 predicted, +3.10 observed" and max(predicted, key=found.distance) == ("a", 100)
 
 
 # ---------------------------------------------------------------------------------------------------------- the command
@@ -501,7 +508,8 @@ def command(folder: Path, *words: str) -> int:
     return leaderboard.main(["--results", str(folder), "--gold", "15", str(GOLD), "--trials", "2", *words])
 
 
-def test_an_interrupted_command_goes_on(
+@pytest.mark.proof
+def test_an_interrupted_command_resumes(
     tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, ran = leaderboard.run, []
@@ -516,16 +524,18 @@ def test_an_interrupted_command_goes_on(
         return counted
 
     monkeypatch.setattr(leaderboard, "run", until(3))
-    assert command(tmp_path) == 130 and "goes on from there" in capsys.readouterr().err
-    assert len(leaderboard.read(tmp_path)) == 3 and not (tmp_path / "leaderboard.html").exists()
+    assert command(tmp_path) == 130 and "resumes from there" in capsys.readouterr().err
+    assert len(leaderboard.read(tmp_path)) == 3 and not (tmp_path / "tables").exists()
     monkeypatch.setattr(leaderboard, "run", until(-1))
     assert command(tmp_path) == 0
     assert ran == missing([], SOME, (15, GOLD), 2)  # each of them once, in their order
     told = capsys.readouterr()
-    assert "5 trials to run" in told.err and "All 8 trials have been run." in told.out
-    assert "wdistill/methods/reaching.py has" in told.out and "bend" in told.out
-    table, html = (tmp_path / "tables" / "leaderboard.md").read_text(), (tmp_path / "leaderboard.html").read_text()
-    assert table in told.out and "`best`" in table and "2 of 2 trials" in html
+    assert "5 trials to run" in told.err and "8 of 8 trials have been run." in told.out
+    assert "in wdistill/methods/advice.py" in told.out and "bend" in told.out
+    files = [tmp_path / "tables" / "leaderboard.md", *(tmp_path / "figures").glob("leaderboard*.svg")]
+    before = {path: path.read_bytes() for path in files}
+    table = files[0].read_text()
+    assert table in told.out and "`best`" in table and "2 of 2 trials" in table and len(files) == 3
 
     found = leaderboard.read(tmp_path)
     again = run(SOME[1], GOLD, 1, None)
@@ -537,8 +547,7 @@ def test_an_interrupted_command_goes_on(
 
     monkeypatch.setattr(leaderboard, "run", until(len(ran)))
     assert command(tmp_path) == 0 and command(tmp_path, "--trials", "0") == 0
-    assert (tmp_path / "tables" / "leaderboard.md").read_text() == table
-    assert (tmp_path / "leaderboard.html").read_text() == html
+    assert {path: path.read_bytes() for path in files} == before
 
 
 def test_a_trial_that_was_run_twice_counts_once(tiny: None, tmp_path: Path) -> None:
@@ -554,14 +563,15 @@ def test_an_error_in_another_process_is_one_message(tmp_path: Path, capsys: pyte
     words = ["--tasks", "letter", "--gold", "100", "--trials", "1", "--workers", "2", "--root", str(tmp_path)]
     assert leaderboard.main([*words, "--results", str(tmp_path)]) == 2
     told = capsys.readouterr().err
-    assert "the data set is not prepared" in told and "to do: python -m experiments.converting keel" in told
+    assert "the data set is not prepared" in told and "to do: python -m experiments.lab.converting keel" in told
     assert "Traceback" not in told and leaderboard.read(tmp_path) == []
 
 
+@pytest.mark.kill
 def test_processes_end_when_one_dies_and_on_interruption() -> None:
     with pytest.raises(UnfinishedError, match="a process that ran a trial died") as error, processes(1) as pool:
         pool.submit(os._exit, 1).result()
-    assert "run again to go on" in error.value.remedy
+    assert "run again to resume" in error.value.remedy
     with pytest.raises(KeyboardInterrupt), processes(1) as pool:
         pool.submit(time.sleep, 600)
         (child,) = pool._processes.values()
@@ -579,60 +589,65 @@ def without(known: Sequence[Line], **parts: Any) -> list[Line]:
     return [line for line in known if not all(line[name] == value for name, value in parts.items())]
 
 
+def boards(known: Sequence[Line]) -> dict[str, report.Board]:
+    return {board.title: board for board in report.boards(PLAN, known)}
+
+
+EVERY, RETRAINABLE = (
+    "Confirmation half, soft targets",
+    "Confirmation half, soft targets, teachers that can be retrained",
+)
+
+
 def test_a_board_compares_methods_over_the_same_trials() -> None:
     known = made.lines(2)
     first = next(line for line in known if line["task"] == "texture" and line["gold"] == 500)
     del first["accuracies"]["soft"]["paper+gold"]
-    every, retrainable = boards.boards(PLAN, known, "confirmation")
+    every, retrainable = (boards(known)[title] for title in (EVERY, RETRAINABLE))
     assert every.trials[500] == {task.name: 1 if task.name == "texture" else 2 for task in PLAN.half("confirmation")}
     assert "letter-external" in every.tasks and "letter-external" not in retrainable.tasks
-    assert {name for name, _ in retrainable.rows} - {name for name, _ in every.rows} == {
-        "retrained+gold",
-        "corrected-retrained+gold",
-    }
+    assert set(retrainable.rows) - set(every.rows) == {"retrained+gold", "corrected-retrained+gold"}
     for board in (every, retrainable):
-        for i, gold in enumerate(PLAN.gold):
-            tasks = {found[i].tasks for _, found in board.rows if found[i]}  # type: ignore[union-attr]
+        for gold in PLAN.gold:
+            tasks = {found[gold].tasks for found in board.rows.values() if found[gold]}  # type: ignore[union-attr]
             assert tasks == {sum(map(bool, board.trials[gold].values()))}
-        means = [found[1].mean for _, found in board.rows if found[1]]
-        assert means == sorted(means, reverse=True)
-        baseline = [each for each in dict(board.rows)[BASE] if each is not None]
-        assert baseline and all(each.mean == 0 and boards.cells(each)[0] == "0, the baseline" for each in baseline)
-    assert "1 to 2 of 5 trials" in every.rests_on(500) and "2 of 5 trials" in every.rests_on(100)
+        (middle,) = [text for text in report._tables(board) if text.startswith("| method") and "`best`" in text][1:2]
+        gains = [float(row.split("|")[2].split("±")[0].replace("−", "-")) for row in middle.splitlines()[2:]]
+        assert gains == sorted(gains, reverse=True)
+        assert all(each is not None and each.mean == 0 for each in board.rows[BASE].values())
+    assert every.n(500) == "7 of 7 tasks, 1–2 of 5 trials" and every.n(100) == "7 of 7 tasks, 2 of 5 trials"
 
 
 def test_labels_alone_stand_on_a_board_whose_trials_all_have_it() -> None:
     known = made.lines(1)
     for line in known:
         line["accuracies"]["soft"].setdefault("labels+gold", 70.0)
-    assert "labels+gold" in dict(boards.boards(PLAN, known, "confirmation")[0].rows)
+    assert "labels+gold" in boards(known)[EVERY].rows
     del next(line for line in known if line["task"] == "svhn")["accuracies"]["soft"]["labels+gold"]
-    board = boards.boards(PLAN, known, "confirmation")[0]
-    assert "labels+gold" not in dict(board.rows) and board.rests_on(500) == "7 of 7 tasks, 1 of 5 trials"
+    board = boards(known)[EVERY]
+    assert "labels+gold" not in board.rows and board.n(500) == "7 of 7 tasks, 1 of 5 trials"
 
 
 def test_a_board_says_what_it_lacks() -> None:
     known = without(without(made.lines(1), task="svhn"), task="imdb", gold=2000)
-    board = boards.boards(PLAN, known, "confirmation")[0]
-    assert board.rests_on(100) == "6 of 7 tasks, 1 of 5 trials"
-    assert board.lacks == (
-        "Still without a trial: at 100 gold rows svhn; at 500 gold rows svhn; at 2,000 gold rows imdb and svhn."
-    )
-    assert boards.boards(PLAN, made.lines(1), "tuning")[0].lacks == ""
-    assert boards.run_so_far(PLAN, known) == "38 of 210 trials have been run; 172 are missing."
+    board = boards(known)[EVERY]
+    assert board.n(100) == "6 of 7 tasks, 1 of 5 trials" and board.n(2000) == "5 of 7 tasks, 1 of 5 trials"
+    assert [task for task, n in board.trials[2000].items() if not n] == ["imdb", "svhn"]
+    assert report.run_so_far(PLAN, known) == "38 of 210 trials have been run."
+    assert ["svhn, confirmation", "0 of 5", "0 of 5", "0 of 5"] in report.trials(PLAN, known)
 
 
 @pytest.mark.parametrize("targets", ["soft", "hard"])
 def test_all_methods_stand_on_the_tasks_that_are_for_all(targets: str) -> None:
-    found = boards.all_methods(PLAN, made.lines(1), targets)
+    found = [board for title, board in boards(made.lines(1)).items() if title.startswith(f"All methods, {targets}")]
     assert [set(board.tasks) for board in found] == [
         {"fashion-1000", "texture", "penbased", "optdigits"},
         {"letter-external"},
         {"fashion-500", "fashion-2500", "letter", "satimage", "magic"},
         {"fashion-external"},
     ]
-    names = [{name for name, _ in board.rows} for board in found]
-    assert names[0] == set(METHODS) and names[0] - names[1] == {name for name in METHODS if "retrained" in name}
+    assert set(found[0].rows) == set(METHODS)
+    assert set(found[0].rows) - set(found[1].rows) == {name for name in METHODS if "retrained" in name}
 
 
 CONFIRMING = tuple(task for task in TASKS if task.half == "confirmation")
@@ -650,186 +665,156 @@ def planted(gains: dict[str, float], tasks: Sequence[Task] = CONFIRMING) -> list
 
 
 def test_goals_that_are_reached() -> None:
-    found = boards.goals(PLAN, made.lines())
-    assert [goal.verdict for goal in found] == ["reached"] * 3
-    assert "In none of 21 comparisons" in found[0].told and "over 7 of 7 tasks" in found[1].told
-    so_far = boards.goals(PLAN, without(made.lines(), task="svhn", gold=500))
+    found = report.goals(PLAN, made.lines())
+    assert [goal.verdict for goal in found] == ["reached"] * 3 and found[0].observed == "0 of 21"
+    so_far = report.goals(PLAN, without(made.lines(), task="svhn", gold=500))
     assert [goal.verdict for goal in so_far] == ["reached so far"] * 3
 
 
 def test_goals_that_are_not_reached_say_by_how_much() -> None:
     texture = next(task for task in TASKS if task.name == "texture")
-    safe, gaining, _ = boards.goals(PLAN, planted({"best": -1.0}, [texture]))
-    assert safe.verdict == "not reached" and safe.told.startswith("Below on texture with 100 gold rows (−")
+    known = planted({"best": -1.0}, [texture])
+    safe = report.goals(PLAN, known)[0]
+    assert safe.verdict == "not reached" and safe.required == "0" and safe.observed in ("1 of 21", "2 of 21", "3 of 21")
+    assert report.details(PLAN, known)["lowest gain of best"].startswith("texture, 2,000 gold rows: −")
     low = planted({"best": 0.9})
-    gaining = boards.goals(PLAN, low)[1]
+    gaining = report.goals(PLAN, low)[1]
     mean = standings.standing([line for line in low if line["task"] in {task.name for task in CONFIRMING}], "best", 500)
-    assert mean is not None and gaining.verdict == "not reached" and f"{1 - mean.mean:.2f} short" in gaining.told
-    predicting = boards.goals(PLAN, planted({"corrected-retrained+gold": 8.0, "corrected+gold": 8.0}))[2]
-    assert predicting.verdict == "not reached" and re.search(
-        r"\d+ of 21 tasks and sizes, \d+ %, .*\d+ percentage points short", predicting.told
-    )
+    assert mean is not None and gaining.verdict == "not reached" and gaining.observed == report.points(mean)
+    predicting = report.goals(PLAN, planted({"corrected-retrained+gold": 8.0, "corrected+gold": 8.0}))[2]
+    assert predicting.verdict == "not reached" and re.fullmatch(r"\d+ of 21 \(\d+ %\)", predicting.observed)
 
 
-def test_what_one_would_say_without_looking_stands_beside_the_prediction() -> None:
-    """The tuning half gains 2 points on every task; two tasks of the other gain 2.5 and 4, of which 2.5 and 4 were said."""
-    reach = REACH["soft"]
+def test_a_constant_prediction_stands_beside_the_predicted_gains() -> None:
+    """Two tasks gain 2.5 and 4 points, of which 2.5 and 4 are predicted; predicting 2 for both misses one of them."""
+    curve = TRANSFER["soft"]
 
-    def promise(points: float) -> float:
-        return float(scipy.optimize.brentq(lambda gain: reach(100 * gain) - points, 0, 1))
+    def predicted(points: float) -> float:
+        return float(scipy.optimize.brentq(lambda gain: curve(100 * gain) - points, 0, 1))
 
-    seen = [simple(f"s{i}", 500, 0, {BASE: 70.0, "corrected+gold": 72.0}, 0.01) for i in range(3)]
-    mine = [simple(f"m{came}", 500, 0, {BASE: 70.0, "corrected+gold": 70 + came}, promise(came)) for came in (2.5, 4.0)]
-    found = standings.foretold(mine, reach)
-    assert found is not None and found.within == 1
-    told = boards._blind(found, seen)
-    off = np.sqrt((0.5**2 + 2**2) / 2)
-    assert told == (
-        ". Saying +2.00 of every task, the tuning half's mean, would be near in 1 of 2 tasks and sizes: root mean square "
-        f"{off:.2f} points, of the prediction 0.00"
-    )
-    assert boards._blind(found, []) == ""
+    mine = [simple(f"m{gain}", 500, 0, {BASE: 70.0, "corrected+gold": 70 + gain}, predicted(gain)) for gain in (2.5, 4.0)]
+    found = standings.forecast_with(mine, curve)
+    assert found is not None and found.within == 1 and found.rms == pytest.approx(0, abs=1e-9)
+    blind = standings.constant_forecast(found, 2.0)
+    assert blind.within == 0.5 and blind.rms == pytest.approx(np.sqrt((0.5**2 + 2**2) / 2))
+    numbers = report.details(PLAN, made.lines())
+    (name,) = [name for name in numbers if "is always predicted" in name]
+    assert re.fullmatch(r"\d+ of 21 \(\d+ %\)", numbers[name]) and re.search(r"mean, [+−]\d\.\d\d, is", name)
 
 
 def test_goals_of_nothing_cannot_be_judged() -> None:
     for known in ([], made.lines(1, TASKS[:1], (100,))):
-        assert [goal.verdict for goal in boards.goals(PLAN, known)] == ["cannot be judged yet"] * 3
+        assert [goal.verdict for goal in report.goals(PLAN, known)] == ["cannot be judged yet"] * 3
+        assert report.details(PLAN, known)["lowest gain of best"] == "–"
 
 
 def test_choices_and_trials_are_counted() -> None:
     known = made.lines(3, TASKS[:2])
     for line in known:
         line["why"] = {"best": "targets corrected by x" if line["trial"] else "the teacher's own targets: y"}
-    chosen, counts = boards.choices(PLAN, known), boards.trials(PLAN, known)
-    assert chosen is not None and chosen.lines[0] == ("fashion-500", *["2 of 3"] * 3)
-    assert chosen.lines[-1] == ("all tasks", *["4 of 6"] * 3) and chosen.lines[2][1] == "–"
-    assert counts.lines[0][1:] == ("3 of 5",) * 3 and counts.lines[2][1:] == ("0 of 5",) * 3
-    assert boards.choices(PLAN, []) is None
+    chosen, counts = report.choices(PLAN, known), report.trials(PLAN, known)
+    assert chosen[0] == ["fashion-500", *["2 of 3"] * 3]
+    assert chosen[-1] == ["all tasks", *["4 of 6"] * 3] and chosen[2][1] == "–"
+    assert counts[0][1:] == ["3 of 5"] * 3 and counts[2][1:] == ["0 of 5"] * 3
 
 
 def test_documents_list_a_dozen_methods() -> None:
-    assert set(boards.LISTED) <= set(METHODS) and len(boards.LISTED) == 12
-    text = boards.brief(PLAN, made.lines(2))
+    assert set(report.LISTED) <= set(METHODS) and len(report.LISTED) == 12
+    text = report.brief(PLAN, made.lines(2))
     rows = [row.split(" | ") for row in text.splitlines() if row.startswith("| `")]
-    assert [row[0].strip("| `") for row in rows] == list(boards.LISTED) and {len(row) for row in rows} == {7}
+    assert [row[0].strip("| `") for row in rows] == list(report.LISTED) and {len(row) for row in rows} == {7}
     (best,) = [row for row in rows if "`best`" in row[0]]
     whole = standings.standing([line for line in made.lines(2) if line["task"] in {t.name for t in CONFIRMING}], "best", 500)
-    assert whole is not None and best[2] == boards.points(whole)
-    assert boards.brief(PLAN, []) == "No trials yet.\n"
+    assert whole is not None and best[2] == report.points(whole)
     tuning = {task.name for task in PLAN.half("tuning")}
-    early = boards.brief(PLAN, [line for line in made.lines(2) if line["task"] in tuning])
-    assert "None is of the confirmation half" in early and "|" not in early
+    early = report.brief(PLAN, [line for line in made.lines(2) if line["task"] in tuning])
+    assert report.brief(PLAN, []) == early == "No trials yet.\n"
 
 
-# ------------------------------------------------------------------------------------------------------------- the page
-
-
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """All trials, some, one, none."""
+def test_the_table_has_all_parts_and_says_what_is_missing() -> None:
+    plan = replace(PLAN, trials=2)
     known = {
         "all": made.lines(2),
         "some": without(without(made.lines(2), task="svhn"), gold=2000),
         "one": made.lines(1, TASKS[:1], (100,)),
         "none": [],
     }
-    plan, folder = replace(PLAN, trials=2), tmp_path_factory.mktemp("pages")
-    for name, each in known.items():
-        (folder / f"{name}.html").write_text(page(plan, each), "utf-8")
-    return {name: folder / f"{name}.html" for name in known}
-
-
-def test_a_page_is_well_formed_and_loads_nothing(pages: dict[str, Path]) -> None:
-    for path in pages.values():
-        html = path.read_text()
-        seen = Reader(html)
-        assert len(seen.ids) == len(set(seen.ids)) and "<script" not in html and "http" not in html.replace("http-equiv", "")
-        assert not [each for each in seen.attributes if each[1] == "style" or each[1].startswith("on")]
-        assert "default-src &#39;none&#39;" in html and "img-src" not in html
-
-
-def test_a_page_has_all_parts_and_says_what_is_missing(pages: dict[str, Path]) -> None:
-    seen = {name: Reader(path.read_text()).text.replace("\u00a0", " ") for name, path in pages.items()}
+    text = {name: report.table(plan, each) for name, each in known.items()}
     for words in (
-        *("The targets, set before the runs", "Confirmation half", "Tuning half", "Gain of every task"),
-        *("Gain against the number of gold rows", "Predicted and realised gain", "What best chose"),
-        *(
-            "All methods, soft targets",
-            "All methods, hard targets",
-            "External teachers".lower(),
-            "24dc081",
-            "Xeon",
-            "0 to 1",
-        ),
+        *("target, set before the runs", "#### Confirmation half, soft targets, 500 gold rows", "#### Tuning half"),
+        *("All methods, soft targets", "All methods, hard targets", "external teachers", "#### Predicted gains"),
+        *("Trials on which `best` corrected the targets", "#### Trials\n", "24dc081", "Xeon", "seeds 0–1"),
     ):
-        assert words in seen["all"], words
-    assert seen["all"].count("3,000 unlabeled rows, 2,100 where gold takes most.") == 1
-    assert "missing" not in seen["all"] and "Still without a trial" not in seen["all"]
-    assert "52 of 84 trials have been run; 32 are missing." in seen["some"] and "no trials yet of svhn" in seen["some"]
-    assert "There are fewer than three data sets" in seen["one"] and "cannot be judged yet" in seen["one"].lower()
-    assert "No trials yet." in seen["none"] and "Standings" not in seen["none"] and "0 of 2" in seen["none"]
-    assert pages["all"].read_text().count("<figure>") == 14 + 2 + 1  # tasks, halves, predictions
-    assert all(name in METHODS for name in DRAWN)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.mark.parametrize("width", [PHONE, DESK])
-def test_a_page_is_seen_on_a_phone_and_on_a_desk(browser: Any, pages: dict[str, Path], width: int) -> None:
-    for name, path in pages.items():
-        with opened(browser, path.as_uri(), width) as tab:
-            assert tab.evaluate("document.documentElement.scrollWidth") <= width
-            assert tab.evaluate("document.scripts.length") == 0
-            boxes = [figure.bounding_box() for figure in tab.locator("figure > svg").all()]
-            assert bool(boxes) == (name != "none") and all(box["width"] > 100 and box["height"] > 100 for box in boxes)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_its_text_can_be_read_in_the_light_and_in_the_dark(browser: Any, pages: dict[str, Path], scheme: str) -> None:
-    with opened(browser, pages["some"].as_uri(), scheme=scheme) as tab:
-        assert [each for each in tab.evaluate(CONTRAST) if each["contrast"] < 4.5] == []
+        assert words in text["all"], words
+    assert "84 of 84 trials have been run." in text["all"] and "52 of 84 trials have been run." in text["some"]
+    assert "cannot be judged yet" in text["one"] and "No trials yet." in text["none"] and "0 of 2" in text["none"]
+    assert "#### Confirmation" not in text["none"] and all(name in METHODS for name in DRAWN)
 
 
 # ------------------------------------------------------------------------------------------------------------ documents
 
 
-def of_the_repository() -> tuple[Plan, list[Line]]:
+def of_the_repository() -> tuple[Protocol, list[Line]]:
     found = leaderboard.read(HERE)
     return PLAN, [line for line in found if line["task"] in {task.name for task in TASKS} and line["gold"] in PLAN.gold]
 
 
-@pytest.mark.parametrize("document", [HERE / "README.md", HERE.parent / "README.md"], ids=["experiments", "top"])
-def test_the_leaderboard_in_a_document_is_that_of_the_lines(document: Path) -> None:
-    text = document.read_text()
+def test_the_leaderboard_in_the_results_is_that_of_the_lines() -> None:
+    text = (HERE.parent / "docs" / "results.md").read_text()
     assert MARK in text and END in text
-    assert filled(text, {MARK: boards.brief(*of_the_repository())}) == text, REMEDY
+    assert filled(text, {MARK: report.brief(*of_the_repository())}) == text, REMEDY
 
 
 def test_the_predictions_in_a_document_are_those_of_the_lines() -> None:
     text = (HERE.parent / "docs" / "advise.md").read_text()
-    assert PREDICTED in text and filled(text, {PREDICTED: boards.validated(of_the_repository()[1])}) == text, REMEDY
-    made_up = boards.validated(made.lines(2))
-    assert re.search(r"\d+ % of 42 tasks and sizes, .* Of 84 single trials \d+ % are within", made_up, re.S), made_up
-    assert "24dc081" in made_up and boards.validated(made.lines(2, TASKS[:3])).startswith("Not yet")
+    assert PREDICTED in text and filled(text, {PREDICTED: report.validated(of_the_repository()[1])}) == text, REMEDY
+    made_up = report.validated(made.lines(2))
+    assert re.search(r"tasks and sizes within ±1 point.* \| \d+ of 42 .*single trials .* \d+ % of 84", made_up, re.S), (
+        made_up
+    )
+    assert "24dc081" in made_up and report.validated(made.lines(2, TASKS[:3])).startswith("Not yet")
 
 
-def test_table_and_page_in_the_repository_are_those_of_the_lines() -> None:
-    assert (HERE / "tables" / "leaderboard.md").read_text() == boards.table(*of_the_repository()), REMEDY
-
-    drawing = re.compile(r"<svg.*?</svg>", re.S)
-    there, made_now = (HERE / "leaderboard.html").read_text("utf-8"), page(*of_the_repository())
-    assert drawing.sub("", there) == drawing.sub("", made_now), REMEDY
-    pairs = list(zip(drawing.findall(there), drawing.findall(made_now), strict=True))
-    assert pairs and all(same_picture(*pair) for pair in pairs), REMEDY
+def test_the_table_in_the_repository_is_that_of_the_lines() -> None:
+    assert (HERE / "tables" / "leaderboard.md").read_text() == report.table(*of_the_repository()), REMEDY
 
 
-def test_the_figure_in_the_repository_is_that_of_the_lines() -> None:
-    drawn = rendered(overview(*of_the_repository()), "svg").decode()
-    assert same_picture((HERE / "figures" / "leaderboard.svg").read_text(), drawn), REMEDY
+@pytest.mark.parametrize(("stem", "draw"), [("leaderboard", overview), ("leaderboard-predictions", predicted_figure)])
+def test_the_figures_in_the_repository_are_those_of_the_lines(stem: str, draw: Any) -> None:
+    drawn = rendered(draw(*of_the_repository())).decode()
+    assert same_picture((HERE / "figures" / f"{stem}.svg").read_text(), drawn), REMEDY
+
+
+def test_the_sentences_of_the_results_have_the_numbers_of_the_lines() -> None:
+    """What docs/results.md and README.md say in words of the confirmation half."""
+    plan, known = of_the_repository()
+    names = {task.name for task in plan.half("confirmation")}
+    mine = [line for line in known if line["task"] in names]
+    gains = [each.mean for (_, gold), each in standings.gains(mine, "best").items() if gold == 500]
+    text = " ".join((HERE.parent / "docs" / "results.md").read_text().split())
+    assert len(gains) == 7 and np.mean(gains) > 1 and "gain more than one point" in text
+    assert f"range from {min(gains):.0f} to +{max(gains):.1f} points" in text
+    simple_gain = standings.over_simple(mine, "best", 500)
+    assert simple_gain is not None and len(simple_gain[1]) == 5 and "On five of the seven tasks a student" in text
+    forecast = standings.forecast_with(mine, TRANSFER["soft"])
+    assert forecast is not None and f"has {report._near(forecast).partition(' (')[0]}" in text
+    advise = " ".join((HERE.parent / "docs" / "advise.md").read_text().split())
+    every = [standings.forecast(known, targets) for targets in ("soft", "hard")]
+    shares = [round(100 * each.within) for each in (forecast, *every) if each]
+    assert f"{min(shares)} to {max(shares)} % of the predicted gains are within ±1 point" in advise
+    experiments = " ".join((HERE / "README.md").read_text().split())
+    assert f"In the confirmation half {report._near(forecast).partition(' (')[0]} are within ±1 point" in experiments
+
+
+def test_the_figure_of_predictions_shows_every_task_and_size() -> None:
+    known = made.lines(2)
+    forecast = standings.forecast(known)
+    (axes,) = predicted_figure(PLAN, known).axes
+    shown = {each.get_label(): each for each in axes.lines}
+    assert forecast is not None and {len(shown[half].get_xdata()) for half in ("confirmation", "tuning")} == {21}
+    confirming = [value for (task, _), value in forecast.predicted.items() if task in {task.name for task in CONFIRMING}]
+    assert shown["confirmation"].get_xdata().tolist() == confirming
+    assert predicted_figure(PLAN, []).axes  # nothing yet
 
 
 def test_the_overview_shows_every_task_at_every_size() -> None:
@@ -858,6 +843,6 @@ def test_the_confirmation_is_one_code_and_the_reach_that_of_the_tuning_half() ->
     assert len({line["code"] for line in confirmed}) <= 1
     whole = len(tuning) == PLAN.trials * len(PLAN.gold) * len(PLAN.half("tuning"))
     assert whole or not confirmed, "the confirmation half is run when the tuning half is complete"
-    for targets, reach in REACH.items() if whole else ():
-        fitted = standings.calibration(tuning, targets)
-        assert fitted and reach == Reach(*(round(each, 3) for each in (fitted.slope, fitted.bend, fitted.residual)))
+    for targets, reach in TRANSFER.items() if whole else ():
+        found = fitted(tuning, targets)
+        assert reach == TransferCurve(*(round(each, 3) for each in (found.slope, found.bend, found.residual)))

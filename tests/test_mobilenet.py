@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from tests.distilling import QUICK, failing, go, students, undrawn
-from wdistill.errors import ConfigError, StorageError
-from wdistill.exporting import export_run, load_student
-from wdistill.training.keras import SameConv2d, glorot_uniform
-from wdistill.training.mobilenet import EndPadding, MobileNet
+from wdistill.core.errors import ConfigError, StorageError
+from wdistill.training.export import export_run, load_student
+from wdistill.training.models.keras import SameConv2d, glorot_uniform
+from wdistill.training.models.mobilenet import EndPadding, MobileNet
 
 torch.set_num_threads(1)
 
@@ -163,6 +163,7 @@ def test_a_network_without_filters_is_refused(width: float) -> None:
         MobileNet(3, 10, width)
 
 
+@pytest.mark.slow
 def test_a_distillation_goes_on_with_the_same_bits_and_is_exported(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 3, (56,), generator=generator)

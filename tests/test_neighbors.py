@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import reference
-from wdistill import neighbors as module
-from wdistill.neighbors import neighbors
+from wdistill.weights import neighbors as module
+from wdistill.weights.neighbors import neighbors
 
 
 def plane(rng, sort, m):

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import nn
 
-from wdistill.errors import ConfigError
-from wdistill.training.mobilenet import MobileNet
-from wdistill.training.networks import CNN, EXAMPLES, MLP, NETWORKS, build
-from wdistill.training.resnet import CifarResNet, ResNet
+from wdistill.core.errors import ConfigError
+from wdistill.training.models.mobilenet import MobileNet
+from wdistill.training.models.networks import CNN, EXAMPLES, MLP, NETWORKS, build
+from wdistill.training.models.resnet import CifarResNet, ResNet
 
 torch.set_num_threads(1)
 

@@ -23,13 +23,15 @@ from rich.console import Console
 
 from tests.browser import CONTRAST, DESK, PHONE, chromium, executable, opened
 from wdistill import EntropyMean, Evidence, compose, debiased, fidelity
-from wdistill.inspection import Histogram
-from wdistill.outcome import Epoch, Outcome, Refresh, Training
-from wdistill.pages import Difference, headline, page, terminal_table
-from wdistill.pages.accuracies import holm, t_test
-from wdistill.pages.figures import maps, teacher
-from wdistill.pages.words import duration, verdict
-from wdistill.rules import Fidelity, Fitted, Rule
+from wdistill.report.accuracies import Difference, headline, holm, t_test
+from wdistill.report.figures import maps, teacher
+from wdistill.report.page import page
+from wdistill.report.tables import terminal_table
+from wdistill.report.words import duration, verdict
+from wdistill.runs.outcome import Epoch, Outcome, Refresh, Training
+from wdistill.weights.diagnostics import Histogram
+from wdistill.weights.rule import Fitted, Rule
+from wdistill.weights.rules import Fidelity
 
 # -- hand-made outcomes
 
@@ -148,24 +150,24 @@ def test_a_headline_by_hand() -> None:
     trials = [simple({"unweighted": [0.5, one], "debiased": [0.9, other]}) for one, other in zip(plain, better, strict=True)]
     teacher, student, base, arm = headline(trials)
     assert [row.name for row in (teacher, student, base, arm)] == ["teacher", "student", "unweighted", "debiased"]
-    assert teacher.final is not None and teacher.final.mean == pytest.approx(0.9) and teacher.best is None
+    assert teacher.final is not None and teacher.final.mean == pytest.approx(0.9) and teacher.max_on_test is None
     assert student.final is not None and student.final.mean == pytest.approx(0.6)
     assert base.final is not None and base.final.mean == pytest.approx(0.83)
     assert base.final.std == pytest.approx(np.sqrt((0.03**2 + 0.01**2 + 0.04**2) / 2))
-    assert base.final.difference is None and base.best == base.final
+    assert base.final.difference is None and base.max_on_test == base.final
     assert arm.final is not None and arm.final.values == tuple(better)
     gap = arm.final.difference
     assert gap is not None and gap.trials == 3 and gap.mean == pytest.approx(0.02)
     assert gap.standard_error == pytest.approx(np.sqrt((0.01**2 + 0 + 0.01**2) / 2 / 3))
     assert gap.p == pytest.approx(scipy.stats.ttest_rel(better, plain).pvalue)
-    assert arm.best is not None and arm.best.mean == pytest.approx(0.9) and arm.best.std == 0
+    assert arm.max_on_test is not None and arm.max_on_test.mean == pytest.approx(0.9) and arm.max_on_test.std == 0
 
 
 def test_the_epoch_chosen_on_validation_is_the_first_of_the_best() -> None:
     arm = Training("debiased", epochs([0.7, 0.8, 0.9, 0.6], [0.1, 0.5, 0.5, 0.2]))
     (row,) = headline([replace(simple({}), arms={"debiased": arm}, accuracies={})])
     assert row.chosen is not None and row.chosen.mean == 0.8
-    assert row.best is not None and row.best.mean == 0.9
+    assert row.max_on_test is not None and row.max_on_test.mean == 0.9
     assert row.final is not None and row.final.mean == 0.6
 
 
@@ -410,6 +412,7 @@ def full() -> str:
     return page({"natural": natural, "injected": injected}, "Digits: natural and injected noise")
 
 
+@pytest.mark.slow
 def test_a_page_is_well_formed_with_unique_ids_and_headings_in_order() -> None:
     seen = Reader(full())
     assert len(seen.ids) == len(set(seen.ids))
@@ -417,6 +420,7 @@ def test_a_page_is_well_formed_with_unique_ids_and_headings_in_order() -> None:
     assert seen.headings[0] == 1 and all(b - a <= 1 for a, b in pairwise(seen.headings))
 
 
+@pytest.mark.slow
 def test_a_page_loads_nothing_and_styles_nothing_in_line() -> None:
     html, seen = full(), Reader(full())
     assert not [each for each in seen.attributes if each[1] == "style" or each[1].startswith("on")]
@@ -429,12 +433,13 @@ def test_a_page_loads_nothing_and_styles_nothing_in_line() -> None:
     assert f"default-src &#39;none&#39;; style-src &#39;sha256-{digest}&#39;; img-src data:;" in html
 
 
+@pytest.mark.slow
 def test_a_page_has_all_parts() -> None:
     text = Reader(full()).text
     for words in (
         "natural, in detail",
         "Test accuracy over the training",
-        "Best accuracy of every arm",
+        "Max on test of every arm",
         "Selected on the test rows",
         "Teacher's accuracy by margin",
         "Weights of rightly and wrongly labeled rows",
@@ -446,8 +451,9 @@ def test_a_page_has_all_parts() -> None:
         "Weight at the last refresh",
         "The debiased factor",
         "Every weight is exactly 1 in unweighted",
-        "20 ms (1 % of an epoch)",
-        "800 ms (40 % of an epoch)",
+        "20 ms (1 %)",
+        "800 ms (40 %)",
+        "forward pass of a refresh (of an epoch)",
         "student.rate",
         "0 | 1 | 2",  # seeds
         "commit",
@@ -470,6 +476,7 @@ def pairs(html: str, title: str) -> dict[str, str]:
     return dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", found[1].replace("\u00a0", " "))) if found else {}
 
 
+@pytest.mark.slow
 def test_a_page_lists_the_settings_of_single_arms() -> None:
     assert pairs(mixed(), "Settings of single arms") == {
         "unweighted-hard": "targets = hard",
@@ -488,6 +495,7 @@ def test_a_page_lists_the_settings_of_single_arms() -> None:
     assert "single arms" not in full()
 
 
+@pytest.mark.slow
 def test_a_page_names_what_an_arm_is_compared_to_where_that_differs() -> None:
     text = Reader(mixed()).text.replace("\u00a0", " ")
     assert "the difference to unweighted, or to the arm named there, in points" in text
@@ -508,6 +516,7 @@ def test_the_teachers_figure_says_whose_eyes_it_sees_with() -> None:
     assert found.caption.endswith("; as hot reads them, with temperature = 2.0 and validation_in_training = half.")
 
 
+@pytest.mark.slow
 def test_the_same_outcomes_give_the_same_bytes() -> None:
     trials = [simple({"unweighted": [0.7, 0.8], "debiased": [0.8, 0.9]})] * 2
     assert page({"a": trials}, "t") == page({"a": trials}, "t")
@@ -525,7 +534,7 @@ def test_parts_without_data_are_left_out() -> None:
         warnings=(),
     )
     text = Reader(page({"": [bare]}, "A table of answers")).text
-    assert "What came out" in text and "Test accuracy over the training" in text
+    assert "Results" in text and "Test accuracy over the training" in text
     for absent in ("teacher", "Weights", "Time", "Recipe", "Environment", "warning", "±", "trial 1", "interrupted"):
         assert absent not in text, absent
     assert "img-src" not in page({"": [bare]}, "no maps, no pictures")
@@ -550,7 +559,7 @@ def test_without_test_rows_the_validation_rows_are_drawn() -> None:
     arm = Training("debiased", epochs([None, None], [0.5, 0.6]))
     text = Reader(page({"mine": [replace(simple({}), accuracies={}, arms={"debiased": arm})]}, "t")).text
     assert "Validation accuracy over the training" in text and "no arm was tested" in text
-    assert "Best accuracy" not in text and "chosen on validation" not in text
+    assert "Max on test" not in text and "chosen on validation" not in text
 
 
 def test_unfinished_runs_say_so_on_top() -> None:
@@ -602,6 +611,7 @@ def test_names_of_users_stay_names() -> None:
         assert name in "".join(seen.texts)
 
 
+@pytest.mark.slow
 def test_a_large_comparison_stays_light() -> None:
     random = np.random.default_rng(0)
 
@@ -614,7 +624,7 @@ def test_a_large_comparison_stays_light() -> None:
 
 
 def test_importing_pages_needs_no_heavy_library() -> None:
-    code = "import sys, wdistill.pages; print([m for m in ('jinja2', 'matplotlib', 'rich', 'torch') if m in sys.modules])"
+    code = "import sys, wdistill.report; print([m for m in ('jinja2', 'matplotlib', 'rich', 'torch') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from experiments import celeba, cifar10, cifar100, fidelity, imagenet, svhn, temperature, updating
-from experiments.protocol import Experiment
-from experiments.tables import Paper
-from wdistill.arms import Arm
-from wdistill.recipe import Recipe
+from experiments.lab.results import Paper
+from experiments.lab.trial import Experiment
+from experiments.paper import celeba, cifar10, cifar100, fidelity, imagenet, refresh, svhn, temperature
+from wdistill.runs.arms import Arm
+from wdistill.runs.recipe import Recipe
 
 # by number of labels, in the order of the experiment's
 PRINTED = """
@@ -94,9 +94,9 @@ SETTINGS: dict[str, tuple[Experiment, str, tuple[str, str], tuple[int, ...], int
     "cifar100": (cifar100.EXPERIMENT, "cifar100", RESNETS, FIVE, 2000, 3),
     "celeba": (celeba.EXPERIMENT, "celeba", CELEBA, FACES, 2000, 3),
     "imagenet": (imagenet.EXPERIMENT, "imagenet", ("resnet:depth=50", "resnet:depth=18"), (64058, 128116), 10000, 10),
-    "updating-celeba": (updating.EXPERIMENTS["CelebA"], "celeba", CELEBA, FACES, 500, 3),
-    "updating-cifar10": (updating.EXPERIMENTS["CIFAR-10"], "cifar10", MOBILENETS, FIVE, 500, 3),
-    "updating-cifar100": (updating.EXPERIMENTS["CIFAR-100"], "cifar100", RESNETS, FIVE, 500, 3),
+    "refresh-celeba": (refresh.EXPERIMENTS["CelebA"], "celeba", CELEBA, FACES, 500, 3),
+    "refresh-cifar10": (refresh.EXPERIMENTS["CIFAR-10"], "cifar10", MOBILENETS, FIVE, 500, 3),
+    "refresh-cifar100": (refresh.EXPERIMENTS["CIFAR-100"], "cifar100", RESNETS, FIVE, 500, 3),
     "fidelity-cifar10": (fidelity.CIFAR10, "cifar10", MOBILENETS, FIVE, 500, 3),
     "fidelity-cifar100": (fidelity.CIFAR100, "cifar100", RESNETS, FIVE, 500, 3),
     "temperature": (temperature.EXPERIMENT, "cifar100", RESNETS, (12500,), 500, 3),
@@ -154,7 +154,7 @@ def test_arms_have_the_settings_of_the_paper() -> None:
     assert own(celeba.EXPERIMENT) == {"vid": {"vid": layers}, "debiased-vid": {"vid": layers}}
     assert celeba.EXPERIMENT.teacher_changes == {"weight_decay": 0.0, "decayed": "all"}  # it is a MobileNet
     refreshed = {"debiased-refresh": {"refresh": 1}, "shuffled": {"refresh": 1}}
-    assert all(own(experiment) == refreshed for experiment in updating.EXPERIMENTS.values())
+    assert all(own(experiment) == refreshed for experiment in refresh.EXPERIMENTS.values())
     assert own(fidelity.CIFAR10) == {"debiased-refresh": {"refresh": 1}, "composition": {"refresh": 1}}
     assert own(fidelity.CIFAR100) == {}
     temperatures = (0.01, 0.1, 0.5, 0.8, 1.0, 2.0, 3.0, 5.0)

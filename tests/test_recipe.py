@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdistill import recipe as module
-from wdistill.errors import ConfigError, FileError, WdistillWarning
-from wdistill.recipe import Recipe, add_flags, changes, check_recipe, from_json, read_recipe, to_json
+from wdistill.core.errors import ConfigError, FileError, WdistillWarning
+from wdistill.core.settings import add_flags, flags_given, settings_of, to_json
+from wdistill.runs.recipe import Recipe, changes, check_recipe, from_json, read_recipe
 
-NAMES = [each.name for each in fields(Recipe)]
+SETTINGS = settings_of(Recipe)
+NAMES = list(SETTINGS)
+SAFE = {"workers", "checkpoint_seconds"}  # may differ when a run resumes: they change no bit of its result
 
 
 def write(folder: Path, text: str, name: str = "recipe.toml") -> Path:
@@ -27,23 +29,21 @@ def write(folder: Path, text: str, name: str = "recipe.toml") -> Path:
 
 def values(name: str) -> st.SearchStrategy[Any]:
     """Values that a field may have, drawn from its type and limits."""
-    hint, limits = module.TYPES[name], {each.name: each for each in fields(Recipe)}[name].metadata["limits"]
-    optional = type(None) in get_args(hint)
-    kind, choices = module._kind(name)
-    if get_origin(hint) is tuple:
+    each = SETTINGS[name]
+    if each.type is tuple:
         pairs = ("layers.2=layers.5", "stem=body.0.conv")
-        words = choices or (pairs if name == "vid" else ("debiased", "unweighted", "debiased,fidelity", "shuffled"))
+        words = each.choices or (pairs if name == "vid" else ("debiased", "unweighted", "debiased,fidelity", "shuffled"))
         return st.lists(st.sampled_from(words), min_size=name == "rule", unique=True).map(tuple)
-    if choices:
-        return st.sampled_from(choices)
-    if kind is bool:
+    if each.choices:
+        return st.sampled_from(each.choices)
+    if each.type is bool:
         return st.booleans()
-    if kind is int:
-        found = st.integers(limits["least"] or 0, 2**40)
+    if each.type is int:
+        found = st.integers(int(each.least or 0), 2**40)
     else:
-        low, high = limits["least"] or limits["above"] or 0, limits["below"] or 1e6
-        found = st.floats(low, high, exclude_min=True, exclude_max=limits["below"] is not None)
-    return st.none() | found if optional else found
+        low, high = each.least or each.above or 0, each.below or 1e6
+        found = st.floats(low, high, exclude_min=True, exclude_max=each.below is not None)
+    return st.none() | found if each.optional else found
 
 
 RECIPES = st.builds(Recipe, **{name: values(name) for name in NAMES})
@@ -59,7 +59,7 @@ def test_a_recipe_survives_json(recipe: Recipe) -> None:
 @given(RECIPES, RECIPES)
 def test_changes_name_exactly_the_settings_that_matter(old: Recipe, new: Recipe) -> None:
     named = [line.split(":")[0] for line in changes(to_json(old), to_json(new))]
-    assert named == [name for name in NAMES if getattr(old, name) != getattr(new, name) and name not in module.SAFE]
+    assert named == [name for name in NAMES if getattr(old, name) != getattr(new, name) and name not in SAFE]
 
 
 def test_changes_read_well() -> None:
@@ -82,7 +82,7 @@ def test_a_setting_that_an_older_recipe_lacks_has_its_default(name: str) -> None
     assert changes({}, now) == changes(now, {}) == []
     other = {**now, name: "other"}
     lines = changes(older, other)
-    assert lines == changes(now, other) and len(lines) == (name not in module.SAFE)
+    assert lines == changes(now, other) and len(lines) == (name not in SAFE)
 
 
 def test_an_older_recipe_is_read_with_defaults() -> None:
@@ -95,17 +95,17 @@ def test_an_older_recipe_is_read_with_defaults() -> None:
 
 def flags(*words: str) -> dict[str, Any]:
     parser = argparse.ArgumentParser()
-    add_flags(parser)
-    return module.given(parser.parse_args(words))
+    add_flags(parser, Recipe)
+    return flags_given(parser.parse_args(words), Recipe)
 
 
 def test_every_field_has_a_flag_with_its_meaning() -> None:
     parser = argparse.ArgumentParser()
-    add_flags(parser)
+    add_flags(parser, Recipe)
     found = {action.dest: action for action in parser._actions}
-    for each in fields(Recipe):
+    for each in SETTINGS.values():
         assert found[each.name].option_strings[0] == "--" + each.name.replace("_", "-")
-        assert each.metadata["meaning"] in (found[each.name].help or "") and each.metadata["meaning"]
+        assert each.help in (found[each.name].help or "") and each.help
         assert found[each.name].default is None
     assert "shuffled" in parser.format_help()
 
@@ -280,3 +280,12 @@ def test_a_memorised_validation_set_and_a_refresh_that_never_comes_are_warned_of
 def test_a_recipe_cannot_change() -> None:
     with pytest.raises(AttributeError):
         Recipe().epochs = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "content", [b"epochs = " + b"[" * 20_000, b"#" * (2 << 20), b"\xff\xfe", b"epochs = 1" + b"0" * 5000]
+)
+def test_a_file_of_settings_that_is_deep_or_long_is_an_error_of_ours(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "recipe.toml").write_bytes(content)
+    with pytest.raises(FileError, match="not a TOML file"):
+        read_recipe([tmp_path / "recipe.toml"], {})

@@ -13,24 +13,25 @@ from hypothesis import strategies as st
 
 from tests.tables import write
 from wdistill import Data, LeakError, Recipe, advise, best, cli, distill, unweighted
-from wdistill.methods import forest
-from wdistill.methods.folds import folds_of
-from wdistill.methods.lessons import one_hot
-from wdistill.methods.repeats import TELLING, Keys, among, by_itself, keys_of, leaked, one_of_each, twice
-from wdistill.training.data import on_device, split_of, without
-from wdistill.training.inputs import Held, union
+from wdistill.methods import crossfit
+from wdistill.methods.context import one_hot
+from wdistill.methods.crossfit import folds_of
+from wdistill.methods.guards import TELLING, Keys, among, by_itself, keys_of, leaked, one_of_each, twice
+from wdistill.training.data import check_split, drop_rows, to_device
+from wdistill.training.inputs import InMemory, concatenate
 
 K = 3
 
 
 @pytest.fixture(autouse=True)
 def a_small_forest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forest, "TREES", 20)
+    monkeypatch.setattr(crossfit, "TREES", 20)
 
 
 # keys and folds -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.integers(0, 1), min_size=2, max_size=2), min_size=2, max_size=12), st.booleans())
 def test_keys_are_equal_where_rows_are(rows: list[list[int]], whole: bool) -> None:
     given = np.array(rows, np.uint8 if whole else np.float32)
@@ -135,10 +136,11 @@ def ternary(table: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
 def advised(folder: Path, capsys: pytest.CaptureFixture[str], gold: Any, rest: Any, labeled: Any = None) -> str:
     words = ["--validation", str(write(folder / "v.parquet", gold)), "--unlabeled", str(write(folder / "u.parquet", rest))]
     words += ["--labeled", str(write(folder / "l.parquet", labeled))] if labeled is not None else []
-    assert cli.main(["advise", *words, "--inputs", "x"]) == 0
+    assert cli.main(["advise", *words, "--inputs", "x", "--details"]) == 0
     return " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 def test_gold_rows_that_stand_twice_do_not_answer_for_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     once = columns(1, 150, 0)
     gold = {name: np.concatenate([values, values]) for name, values in once.items()} | {"id": np.arange(300)}
@@ -149,6 +151,7 @@ def test_gold_rows_that_stand_twice_do_not_answer_for_each_other(tmp_path: Path,
     assert "Verdict: correct" not in said and "but look first" in said
 
 
+@pytest.mark.slow
 def test_rows_of_few_values_are_no_leak(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gold, rest, labeled = (
         ternary(columns(i, n, first), i) for i, (n, first) in enumerate([(150, 0), (1000, 1000), (600, 5000)])
@@ -164,17 +167,27 @@ def test_rows_of_few_values_are_no_leak(tmp_path: Path, capsys: pytest.CaptureFi
     )
 
 
+@pytest.mark.slow
 def test_many_small_files_tell_as_much_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gold, rest = ternary(columns(1, 150, 0), 1), ternary(columns(2, 1000, 1000), 2)
     (tmp_path / "parts").mkdir()
     for i in range(20):
         write(tmp_path / "parts" / f"{i:02d}.parquet", {name: values[50 * i : 50 * i + 50] for name, values in rest.items()})
     whole = advised(tmp_path, capsys, gold, rest)
-    words = ["--validation", str(tmp_path / "v.parquet"), "--unlabeled", str(tmp_path / "parts"), "--inputs", "x"]
-    assert cli.main(["advise", *words]) == 0
+    words = [
+        "--validation",
+        str(tmp_path / "v.parquet"),
+        "--unlabeled",
+        str(tmp_path / "parts"),
+        "--inputs",
+        "x",
+        "--details",
+    ]
+    assert cli.main(["advise", *words, "--details"]) == 0
     assert " ".join(capsys.readouterr().out.split()) == whole and "Look first" not in whole
 
 
+@pytest.mark.slow
 def test_ids_of_another_type_are_other_ids(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gold, rest, labeled = columns(1, 150, 0), columns(2, 400, 0), columns(3, 100, 0)
     named = {**rest, "id": np.array([f"row{i}" for i in range(400)])}
@@ -188,6 +201,7 @@ def test_ids_of_another_type_are_other_ids(tmp_path: Path, capsys: pytest.Captur
 # modules ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_second_opinions_do_not_learn_from_gold_rows_under_other_ids(capsys: pytest.CaptureFixture[str]) -> None:
     random = torch.Generator().manual_seed(3)
 
@@ -211,7 +225,7 @@ def test_second_opinions_do_not_learn_from_gold_rows_under_other_ids(capsys: pyt
     )
     assert "200 validation rows have the same inputs as labeled rows, under other ids" in capsys.readouterr().err
     assert found.accuracies["forest alone"].value < 0.5 and found.accuracies["second alone"].value < 0.5
-    assert any("200 of 200 gold rows are among the labeled rows too" in each.text for each in found.findings)
+    assert any("200 of 200 gold rows are among the labeled rows too" in each.text for each in found.concerns)
     assert "correct the targets" not in found.verdict and "look first" in found.verdict
 
 
@@ -244,7 +258,7 @@ def test_gold_of_another_size_is_taught_all_the_same() -> None:
 
 
 def test_rows_that_are_left_out_go_to_the_device_with_the_others() -> None:
-    split = split_of("labeled", (torch.randn(6, 2), torch.arange(6) % 2), labels=True, folder=Path())
-    part = on_device(without(split, np.arange(6) < 2), torch.device("meta"))
-    joined = union([part.inputs, on_device(split, torch.device("meta")).inputs])
-    assert len(joined) == 10 and isinstance(joined, Held) and joined.values.device.type == "meta"
+    split = check_split("labeled", (torch.randn(6, 2), torch.arange(6) % 2), labels=True, folder=Path())
+    part = to_device(drop_rows(split, np.arange(6) < 2), torch.device("meta"))
+    joined = concatenate([part.inputs, to_device(split, torch.device("meta")).inputs])
+    assert len(joined) == 10 and isinstance(joined, InMemory) and joined.values.device.type == "meta"

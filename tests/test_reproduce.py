@@ -16,24 +16,32 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from experiments import lines, protocol, reproducing, running
-from experiments.catalogue import ITEMS
-from experiments.lines import Line
-from experiments.protocol import Experiment, Item, Trial, full_budget_of, pretrain, shortened
+from experiments.lab import results as lines
+from experiments.lab import running
+from experiments.lab import trial as protocol
+from experiments.lab.items import Item
+from experiments.lab.results import Line
+from experiments.lab.trial import Experiment, Trial, full_budget_of, pretrain, shortened
+from experiments.paper import reproduce as reproducing
+from experiments.paper.catalogue import ITEMS
 from tests.killing import timeless
-from tests.reproducing import FRESH, SHARED, TEST, TINY, catalogue, ids, make_data, parameters, reproduce, trials
-from wdistill import Evidence, arm, debiased, oracle, store, unweighted
-from wdistill.arms import arms_of
+from tests.reproducing import FRESH, SHARED, TEST, TINY, catalogue, ids, make_data, parameters, reproduce, trials, view
+from wdistill import Evidence, arm, debiased, oracle, unweighted
+from wdistill.core import store
+from wdistill.core.errors import BusyError
 from wdistill.datasets import Dataset, load, save_prepared
-from wdistill.errors import BusyError
-from wdistill.ledger import peek
-from wdistill.training import work
+from wdistill.runs.arms import arms_of
+from wdistill.runs.checkpoints import read_manifest
+from wdistill.training import arm as training_arm
 from wdistill.training.stage import Stage
 
 LABELS = 6
 BUDGET = "--labels 6 --trials 1 --pretraining 1 --unlabeled 2 --validation 4 --test 4 --batch-size 8 --size 32"
 SMALL = BUDGET.split()  # a step for every arm and epoch
 ROOT = Path(__file__).parent.parent
+
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +92,12 @@ def comparable(folder: Path, experiment: Experiment) -> list[object]:
 # ---------------------------------------------------------------------------------------------------------------- items
 
 
-@pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name)
+FEW = ("small-fashion", "figure1")  # tried by `make test`; `make proofs` tries all
+
+
+@pytest.mark.parametrize(
+    "item", [pytest.param(item, id=item.name, marks=() if item.name in FEW else pytest.mark.proof) for item in ITEMS]
+)
 def test_every_item_is_run_and_drawn_and_not_run_again(
     item: Item, data: Path, results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,12 +133,9 @@ def refreshed(experiment: Experiment) -> list[str]:
 
 
 def shown(table: Path, experiment: Experiment) -> int:
-    """How many tables of a file have every arm of an experiment; a temperature has a row, its rules have columns."""
+    """How many tables of a file have every arm of an experiment."""
     sections = re.split("^### ", table.read_text(), flags=re.M)[1:]
-    rows = {arm: re.fullmatch(r"(\w+)-T(.+)", arm) for arm in experiment.arms}
-    wanted = [
-        rf"^\| {float(found[2]):.2f} \| \d" if found else rf"^\| {arm}(<br>.*?)? \| .*?\d" for arm, found in rows.items()
-    ]
+    wanted = [rf"^\| {re.escape(arm)}(<br>.*?)? \| .*?\d" for arm in experiment.arms]
     return sum(all(re.search(each, text, re.M) for each in wanted) for text in sections)
 
 
@@ -168,7 +178,7 @@ def test_a_line_says_what_became_of_a_trial(done: Path, data: Path) -> None:
         budget |= {"batch_size": 8, "teacher": "cnn:width=4", "student": "cnn:width=2", "shape": "1×28×28"}
         assert set(lines.NEEDED) <= set(line) and line["budget"] == budget
         assert line["paper_budget"] == (None if line["experiment"] == "fresh" else budget)
-        assert line["data"] == load("fashion", data).described and not line["data"]["official"]
+        assert line["data"] == load("fashion", data).metadata and not line["data"]["official"]
         assert set(line["teacher"]) >= {"validation", "unlabeled", "test"} and set(line["student"]) >= {"validation", "test"}
         counts = line["margins"]["right"] + line["margins"]["wrong"]
         assert len(counts) == 40 and sum(counts) == 8
@@ -196,7 +206,7 @@ def test_a_line_says_what_became_of_a_trial(done: Path, data: Path) -> None:
 
 def losses(trial: Path, arm: str) -> list[float]:
     """By epoch, with all their bits: other batches, flips or initial parameters have others."""
-    return [each["loss"] for each in peek(trial / "arms" / arm).state["epochs"]]
+    return [each["loss"] for each in read_manifest(trial / "arms" / arm).state["epochs"]]
 
 
 def test_arms_of_a_trial_begin_alike(done: Path) -> None:
@@ -216,9 +226,11 @@ def test_arms_of_equal_weights_are_equal_unless_their_batches_differ(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paired: bool
 ) -> None:
     if not paired:  # each arm draws batches and flips of its own
-        monkeypatch.setattr(work, "Stage", lambda name, *others, **more: Stage(name, *others, **{**more, "order": name}))
+        monkeypatch.setattr(
+            training_arm, "Stage", lambda name, *others, **more: Stage(name, *others, **{**more, "order": name})
+        )
     alike = replace(SHARED, arms={"unweighted": unweighted, "ones": ones}, trials=1)
-    with catalogue(replace(TINY, experiments=(alike,))):
+    with catalogue(replace(TINY, views=(view(alike),))):
         assert reproduce(data, tmp_path, "tiny") == 0
     (trial,) = trials(tmp_path, "shared")
     assert (losses(trial, "unweighted") == losses(trial, "ones")) == paired
@@ -392,12 +404,14 @@ def test_the_list_counts_trials_and_those_of_the_full_budget(
 # ----------------------------------------------------------------------------------------------- stopped and side by side
 
 
+@pytest.mark.kill
+@pytest.mark.proof
 def test_a_killed_command_goes_on_and_comes_to_the_same(data: Path, done: Path, tmp_path: Path, tiny: None) -> None:
     command = [sys.executable, "-m", "tests.reproducing", str(data), str(tmp_path)]
     killed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
     (trial,) = trials(tmp_path, "shared")
-    assert peek(trial / "arms" / "unweighted").state["finished"] and not (trial / "arms" / "debiased").exists()
+    assert read_manifest(trial / "arms" / "unweighted").state["finished"] and not (trial / "arms" / "debiased").exists()
     kept = (trial / "arms" / "unweighted" / "parameters.safetensors").stat().st_mtime_ns
     assert read(tmp_path) == []
     assert reproduce(data, tmp_path, "tiny") == 0
@@ -406,6 +420,7 @@ def test_a_killed_command_goes_on_and_comes_to_the_same(data: Path, done: Path, 
         assert comparable(tmp_path, experiment) == comparable(done, experiment)
 
 
+@pytest.mark.proof
 def test_two_workers_come_to_the_same_as_one(data: Path, done: Path, tmp_path: Path, tiny: None) -> None:
     assert reproduce(data, tmp_path, "tiny", "--workers", "2") == 0
     for experiment in (SHARED, FRESH):
@@ -455,7 +470,7 @@ def test_more_trials_are_added_to_those_there_are(
 
 def test_some_arms_and_then_the_others(data: Path, done: Path, tmp_path: Path, tiny: None) -> None:
     """Each is what it is among all, the table has both, and nothing is left to run."""
-    with catalogue(replace(TINY, experiments=(SHARED,))):
+    with catalogue(replace(TINY, views=(view(SHARED),))):
         assert reproduce(data, tmp_path, "tiny", "--arms", "debiased,unweighted", "--trials", "1") == 0
         (line,) = read(tmp_path)
         assert list(line["arms"]) == ["unweighted", "debiased"]
@@ -477,7 +492,7 @@ def test_some_arms_and_then_the_others(data: Path, done: Path, tmp_path: Path, t
         (["tinny"], ["no such table or figure", "'tinny'", "did you mean tiny?"]),
         (["tiny", "--trials", "-1"], ["--trials", "not a whole number"]),
         (["tiny", "--labels", "12,x"], ["--labels", "'x' is not a whole number"]),
-        (["tiny", "--labels", "12,17"], ["not so many rows", "17 labeled, 6 validation and 8 unlabeled rows"]),
+        (["tiny", "--labels", "12,17"], ["the data set has fewer rows", "17 labeled, 6 validation and 8 unlabeled rows"]),
     ],
 )
 def test_what_cannot_be_run_is_one_clear_error(
@@ -496,7 +511,7 @@ def test_a_missing_data_set_says_how_to_get_it(
     data: Path, tmp_path: Path, idle: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     partial = make_data(tmp_path / "data", "fashion")
-    item = replace(TINY, experiments=(SHARED, replace(FRESH, dataset="svhn")))
+    item = replace(TINY, views=(view(SHARED), view(replace(FRESH, dataset="svhn"))))
     with catalogue(item):
         assert reproduce(partial, tmp_path / "results", "tiny") == 2
     told = capsys.readouterr().err

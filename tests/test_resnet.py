@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from wdistill.errors import ConfigError
-from wdistill.training.keras import he_normal
-from wdistill.training.resnet import CifarResNet, ResNet
+from wdistill.core.errors import ConfigError
+from wdistill.training.models.keras import he_normal
+from wdistill.training.models.resnet import CifarResNet, ResNet
 
 torch.set_num_threads(1)
 

@@ -12,9 +12,13 @@ import wdistill
 from tests import reference
 from tests.strategies import KINDS, predictions, probabilities, problem, problems
 from wdistill import (
+    ConfigError,
     EntropyMean,
     Evidence,
+    InputError,
+    Recipe,
     Scores,
+    arm,
     compose,
     debiased,
     debiasing_weight,
@@ -23,12 +27,18 @@ from wdistill import (
     fidelity,
     margin,
     oracle,
+    shuffled,
     threshold,
     unweighted,
     weigh,
 )
-from wdistill import confidence as confidence_module
-from wdistill import neighbors as neighbors_module
+from wdistill.core.settings import settings_of
+from wdistill.tables.options import Options
+from wdistill.weights import confidence as confidence_module
+from wdistill.weights import neighbors as neighbors_module
+from wdistill.weights.rule import as_rule, rule
+from wdistill.weights.rules import RULES, RuleSettings
+from wdistill.weights.saved import to_bytes
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::wdistill.WdistillWarning"),
@@ -96,6 +106,7 @@ AWKWARD = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimate", ESTIMATES)
 @pytest.mark.parametrize("targets", TARGETS)
 @pytest.mark.parametrize("sort", AWKWARD)
@@ -106,7 +117,8 @@ def test_given_confidences_give_the_weights_of_the_reference(sort, targets, esti
     options = {"targets": targets, "estimate": estimate}
     fitted = debiased.fit(Evidence(*given.arrays[:3], kind=given.kind), confidence=Scores(*known), neighbors=k, **options)
     found = weigh(fitted, *asked)
-    weights, error, seen, clipped = reference.weigh(known.T, asked.T, *given.arrays[:3], kind=given.kind, k=k, **options)
+    options |= {"kind": given.kind, "rounding": 2.0**-44 * reference.scale_of(known)}
+    weights, error, seen, clipped = reference.weigh(known.T, asked.T, *given.arrays[:3], k=k, **options)
     np.testing.assert_allclose(found.weights, weights, rtol=0, atol=1e-9)
     np.testing.assert_allclose(found.error, error, rtol=0, atol=1e-12)
     np.testing.assert_allclose(found.distortion, seen, rtol=1e-9, atol=1e-9)
@@ -126,7 +138,8 @@ def test_weights_end_to_end(estimate, measure, kind, dtype):
     found = debiased(evidence(given), confidence=ours, estimate=estimate)
     plane = [theirs(array, kind) for array in given.arrays[1:]]
     points, queries = np.stack(plane[:2], axis=1), np.stack(plane[2:], axis=1)
-    wanted = reference.weigh(points, queries, *given.arrays[:3], kind=kind, estimate=estimate)[0]
+    options = {"kind": kind, "estimate": estimate, "rounding": reference.rounding_of(*given.arrays[1:], kind=kind)}
+    wanted = reference.weigh(points, queries, *given.arrays[:3], **options)[0]
     assert np.mean(np.abs(found - wanted) > 1e-9) < 0.005  # rows in which a last bit decides between near neighbours
 
 
@@ -137,7 +150,7 @@ def test_margins_end_to_end_even_where_all_is_tied(sort, dtype):
     found = debiased(evidence(given))
     plane = [reference.margin(array.astype(np.float64)) for array in given.arrays[1:]]
     points, queries = np.stack(plane[:2], axis=1), np.stack(plane[2:], axis=1)
-    wanted = reference.weigh(points, queries, *given.arrays[:3])[0]
+    wanted = reference.weigh(points, queries, *given.arrays[:3], rounding=reference.rounding_of(*given.arrays[1:]))[0]
     assert np.mean(np.abs(found - wanted) > 1e-9) < 0.005
 
 
@@ -227,7 +240,7 @@ def test_all_rows_as_neighbours_give_the_validation_mean(given):
 
 @given(problems(), st.floats(0, 1))
 def test_weights_of_0_and_1_sum_the_losses_of_the_kept_rows(given, at):
-    weights = threshold(evidence(given), at=at)
+    weights = threshold(evidence(given), threshold=at)
     losses = np.random.default_rng(1).integers(0, 100, len(weights)).astype(float)
     kept = np.array([value >= at for value in margin(given.teacher, given.kind)])
     assert set(weights.tolist()) <= {0.0, 1.0}
@@ -363,7 +376,7 @@ def test_estimates_differ_as_the_decisions_say():
 
 def test_effective_sample_size_of_nothing_is_0():
     given = Evidence([0], np.array([[0.9, 0.1]]), np.array([[0.9, 0.1]]), np.array([[0.6, 0.4]]))
-    assert threshold.explain(given, at=0.9).effective_sample_size == 0
+    assert threshold.explain(given, threshold=0.9).effective_sample_size == 0
 
 
 # ---- other rules ---------------------------------------------------------------------------------------------------------
@@ -432,16 +445,16 @@ def test_oracle_keeps_what_the_teacher_has_right():
 def test_threshold_keeps_low_entropy_and_high_margin():
     given, _, _ = labeled_problem()
     values = reference.entropy(given.teacher)
-    assert threshold(evidence(given), at=0.7, confidence=entropy).tolist() == [float(v <= 0.7) for v in values]
+    assert threshold(evidence(given), threshold=0.7, confidence=entropy).tolist() == [float(v <= 0.7) for v in values]
     values = reference.margin(given.teacher)
-    assert threshold(evidence(given), at=0.3).tolist() == [float(v >= 0.3) for v in values]
+    assert threshold(evidence(given), threshold=0.3).tolist() == [float(v >= 0.3) for v in values]
 
 
 def test_threshold_keeps_what_lies_exactly_at_it():
     rows = np.array([[0.75, 0.25], [0.7, 0.3]])
     given = Evidence([0], rows[:1], rows[:1], rows)
-    assert threshold(given, at=0.5).tolist() == [1, 0]
-    assert threshold(given, at=float(entropy(rows)[0]), confidence=entropy).tolist() == [1, 0]
+    assert threshold(given, threshold=0.5).tolist() == [1, 0]
+    assert threshold(given, threshold=float(entropy(rows)[0]), confidence=entropy).tolist() == [1, 0]
 
 
 def test_composition_is_the_product_of_its_factors():
@@ -457,7 +470,7 @@ def test_composition_is_the_product_of_its_factors():
 
 def test_composition_keeps_every_factor():
     given, _, _ = labeled_problem()
-    both = compose(threshold.using(at=0.1), threshold.using(at=0.5)).explain(evidence(given))
+    both = compose(threshold.using(threshold=0.1), threshold.using(threshold=0.5)).explain(evidence(given))
     assert len(both.factors) == 2
 
 
@@ -466,6 +479,78 @@ def test_using_fills_in_options():
     hard = debiased.using(targets="hard", estimate="ratio")
     assert hard(evidence(given)).tobytes() == debiased(evidence(given), targets="hard", estimate="ratio").tobytes()
     assert hard(evidence(given), targets="soft").tobytes() == debiased(evidence(given), estimate="ratio").tobytes()
+
+
+def own(evidence, *, first=1, **others):
+    return unweighted.fit(evidence)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda: debiased.using(target="hard"), ["debiased", "'target'", "did you mean targets?"]),
+        (lambda: threshold.using(threshold=0.5, confidance=margin), ["threshold", "did you mean confidence?"]),
+        (lambda: unweighted.using(targets="hard"), ["unweighted", "no options"]),
+        (lambda: compose(debiased, fidelity.using(ower="all")), ["fidelity", "did you mean over?"]),
+        (lambda: compose(debiased, fidelity).using(targets="hard"), ["no options", "its parts: debiased, fidelity"]),
+        (lambda: shuffled(debiased).using(sead=1), ["did you mean seed?"]),
+        (lambda: as_rule(lambda evidence: 1).using(targets="hard"), ["no options", "leave it out"]),
+        (lambda: arm(debiased, target="hard"), ["arm debiased", "did you mean targets?"]),
+        (lambda: arm(debiased.using(neighbours=3)), ["debiased", "did you mean neighbors?"]),
+        (lambda: debiased.fit(evidence(labeled_problem()[0]), target="hard"), ["did you mean targets?"]),
+        (lambda: debiased(evidence(labeled_problem()[0]), target="hard"), ["did you mean targets?"]),
+    ],
+)
+def test_unknown_options_are_refused_at_once(wrong, words):
+    with pytest.raises(ConfigError) as caught:
+        wrong()
+    assert caught.value.found and caught.value.expected and caught.value.remedy
+    assert not [word for word in words if word not in str(caught.value)], str(caught.value)
+
+
+def test_rule_that_takes_any_option_gets_any():
+    assert str(rule(own).using(first=2, anything=3)) == "own(anything=3, first=2)"
+
+
+# ---- weights that change nothing ------------------------------------------------------------------------------------------
+
+
+def words_of(call):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    return [str(each.message) for each in caught if "weight" in str(each.message)]
+
+
+@pytest.mark.parametrize("estimate", ESTIMATES)
+@pytest.mark.parametrize("targets", TARGETS)
+def test_student_that_errs_with_the_teacher_makes_weights_of_1_and_is_told(estimate, targets):
+    rng = np.random.default_rng(71)
+    teacher = rng.dirichlet(np.full(3, 0.3), 60)
+    labels = np.where(rng.random(60) < 0.7, teacher.argmax(axis=1), (teacher.argmax(axis=1) + 1) % 3)
+    student = np.full((60, 3), 0.01) + 0.97 * np.eye(3)[teacher.argmax(axis=1)]
+    given = Evidence(labels, np.eye(3)[teacher.argmax(axis=1)], student, teacher, student)
+    assert (debiased(given, estimate=estimate, targets=targets) == 1).all()
+    (told,) = words_of(lambda: debiased(given, estimate=estimate, targets=targets))
+    wrong = np.count_nonzero(teacher.argmax(axis=1) != labels)
+    assert told.startswith(f"all weights are 1, although the teacher is wrong on {wrong} of 60") and "same errors" in told
+
+
+def test_unlabeled_rows_far_from_every_error_are_told():
+    sure, doubtful = np.array([0.98, 0.01, 0.01]), np.array([0.4, 0.3, 0.3])
+    teacher = np.concatenate([np.tile(sure, (50, 1)), np.tile(doubtful, (10, 1))])
+    labels = np.r_[np.zeros(50, int), np.tile([1, 2], 5)]
+    student = np.concatenate([np.tile(sure, (50, 1)), np.eye(3)[labels[50:]] * 0.7 + 0.1])
+    given = Evidence(labels, teacher, student, teacher[:40], student[:40])
+    (told,) = words_of(lambda: debiased(given))
+    assert told == (
+        "every weight is 1: the teacher is wrong on 10 of 60 validation rows, "
+        "but on none that is among the 4 nearest of an unlabeled row"
+    )
+    assert words_of(lambda: debiased(Evidence(labels, teacher, student, teacher, student))) == []
+    assert words_of(lambda: weigh(debiased.fit(given), teacher[:5], student[:5])) == []  # a chunk says nothing of the rest
+    assert words_of(lambda: compose(debiased, threshold.using(threshold=0.5))(given)) == [told]
+    assert words_of(lambda: compose(debiased, threshold.using(threshold=0.99))(given)) == []
 
 
 # ---- forms of input ------------------------------------------------------------------------------------------------------
@@ -515,9 +600,59 @@ def test_calls_leave_their_inputs_alone():
     arrays = [*given.arrays, labeled, truth]
     before = [array.tobytes() for array in arrays]
     every = evidence(given, labeled_teacher=labeled, truth=truth)
-    for one in (debiased, fidelity, oracle, unweighted, threshold.using(at=0.5), debiased.using(confidence=entropy)):
+    for one in (debiased, fidelity, oracle, unweighted, threshold.using(threshold=0.5), debiased.using(confidence=entropy)):
         one(every)
     assert [array.tobytes() for array in arrays] == before
+
+
+TENSORS = {
+    "plain": lambda tensor: tensor,
+    "with gradients": lambda tensor: tensor.requires_grad_(),
+    "computed with gradients": lambda tensor: tensor.requires_grad_() * 1,
+    "bfloat16": lambda tensor: tensor.bfloat16(),
+    "bfloat16 with gradients": lambda tensor: tensor.bfloat16().requires_grad_(),
+    "strided": lambda tensor: tensor.repeat_interleave(2, dim=0)[::2],
+}
+
+
+@pytest.mark.parametrize("form", TENSORS)
+def test_predictions_may_be_tensors(form):
+    torch = pytest.importorskip("torch")
+    given = problem(np.random.default_rng(55), 40, 60, 3, dtype=np.float32)
+    tensors = [TENSORS[form](torch.from_numpy(array.copy())) for array in given.arrays[1:]]
+    arrays = [tensor.detach().float().numpy() for tensor in tensors]
+    short = "bfloat16" in form  # such sums are off by up to a hundredth
+    plain = Evidence(given.labels, *arrays, tolerance=0.04 if short else None)
+    whole = Evidence(torch.from_numpy(given.labels), *tensors)
+    for one in (debiased, fidelity, threshold.using(threshold=0.5)):
+        assert one(whole).tobytes() == one(plain).tobytes()
+    found = weigh(debiased.fit(whole), *tensors[2:])
+    assert found.weights.tobytes() == debiased(plain).tobytes()
+    assert margin(tensors[0]).tobytes() == whole_margin(arrays[0], plain.tolerance).tobytes()
+
+
+def whole_margin(values, tolerance):
+    return confidence_module.scan(values, tolerance=tolerance).margin
+
+
+def test_scores_and_confidences_may_be_tensors_with_gradients():
+    torch = pytest.importorskip("torch")
+    given, scores = awkward("random")
+    tensors = [torch.tensor(each, requires_grad=True) for each in (scores[0, :61], scores[1, :61])]
+    fitted = debiased.fit(evidence(given), confidence=Scores(*tensors))
+    plain = debiased.fit(evidence(given), confidence=Scores(scores[0, :61], scores[1, :61]))
+    asked = [torch.tensor(each, requires_grad=True) for each in scores[:, 61:]]
+    assert to_bytes(fitted) == to_bytes(plain)
+    assert weigh(fitted, *asked).weights.tobytes() == weigh(plain, *scores[:, 61:]).weights.tobytes()
+
+
+def test_tensors_that_are_no_plain_arrays_are_refused():
+    torch = pytest.importorskip("torch")
+    rows = np.eye(3)
+    for bad in (torch.eye(3).to_sparse(), torch.empty((3, 3), device="meta"), [torch.eye(3)[0].requires_grad_()] * 3):
+        with pytest.raises(InputError, match="teacher") as caught:
+            Evidence([0, 1, 2], rows, rows, bad, rows)
+        assert caught.value.found and caught.value.expected and caught.value.remedy
 
 
 def test_whole_numbers_are_probabilities_too():
@@ -624,3 +759,8 @@ def test_ratio_is_exactly_1_without_error_beside_a_huge_loss():
     evidence = Evidence(labels, teacher, student, teacher, student, kind="logits")
     seen = debiased.explain(evidence, estimate="ratio")
     assert (seen.weights[seen.error == 0] == 1).all() and (seen.error == 0).sum() > m / 2
+
+
+def test_every_option_that_a_rule_requires_is_a_setting():
+    assert {option for rule in RULES.values() for option in rule.required} <= {*settings_of(RuleSettings)}
+    assert issubclass(Options, RuleSettings) and issubclass(Recipe, RuleSettings)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdistill.recipe import TYPES
-from wdistill.training.schedules import SCHEDULES, constant, steps, warmup
+from wdistill.core.settings import settings_of
+from wdistill.runs.recipe import Recipe
+from wdistill.training.optimizer import SCHEDULES, constant, steps, warmup
 
 
 def test_steps_are_the_papers() -> None:
@@ -44,4 +44,4 @@ def test_factors_lie_within_zero_and_one_and_fall_after_the_warmup(name: str, ep
 
 
 def test_the_recipe_knows_these_schedules() -> None:
-    assert set(get_args(TYPES["schedule"])) == set(SCHEDULES)
+    assert set(settings_of(Recipe)["schedule"].choices) == set(SCHEDULES)

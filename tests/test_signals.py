@@ -15,10 +15,11 @@ import pytest
 
 from tests.distilling import splits, undrawn, unlike
 from wdistill import cli
-from wdistill.ledger import peek
-from wdistill.runs import state_of
-from wdistill.signals import stopping
+from wdistill.core.signals import stopping
+from wdistill.runs.checkpoints import read_manifest
+from wdistill.runs.folder import state_of
 
+pytestmark = pytest.mark.kill
 LONG = ["--epochs", "200", "--teacher-epochs", "2", "--student-epochs", "2", "--batch-size", "16", "--device", "cpu"]
 
 
@@ -115,7 +116,7 @@ def goes_on(data: Path, folder: Path, reference: Path) -> None:
     assert state_of(folder) == "interrupted"
     assert cli.main(command(data, folder)) == 0
     assert unlike(folder, reference, warned=True) == []
-    records = [peek(each).state for each in (folder, reference)]
+    records = [read_manifest(each).state for each in (folder, reference)]
     assert records[0]["warnings"] == records[1]["warnings"] and records[0]["finished"]
 
 
@@ -134,7 +135,7 @@ def test_sigterm_saves_and_the_run_goes_on(
     assert state_of(folder) == "running"
     running.send(signal.SIGTERM)
     assert running.ends() == 143
-    saved = peek(folder / "arms" / "debiased").state
+    saved = read_manifest(folder / "arms" / "debiased").state
     assert "checkpoint" in saved and saved["epoch"] * 6 + saved["step"] > 0
     goes_on(data, folder, reference)
 
@@ -144,7 +145,7 @@ def test_ctrl_c_says_how_to_go_on(data: Path, tmp_path: Path, start: Callable[..
     running.until("student: epoch 2/2")
     running.send(signal.SIGINT)
     assert running.ends() == 130
-    assert "the same command goes on" in running.said.read_text()
+    assert "the same command resumes there" in running.said.read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -171,6 +172,7 @@ def test_handlers_are_put_back() -> None:
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
+@pytest.mark.proof
 def test_workers_save_and_die_as_they_should(
     data: Path, tmp_path: Path, reference: Path, start: Callable[..., Running]
 ) -> None:
@@ -190,7 +192,7 @@ def test_workers_save_and_die_as_they_should(
     os.killpg(running.process.pid, signal.SIGTERM)  # as timeout, systemd and batch systems do
     assert running.ends() == 143
     assert not any(map(is_alive, workers))
-    saved = {arm: peek(folder / "arms" / arm).state for arm in ("debiased", "unweighted")}
+    saved = {arm: read_manifest(folder / "arms" / arm).state for arm in ("debiased", "unweighted")}
     assert all(each["epoch"] + each["step"] > 0 for each in saved.values()), saved
 
     running = start(*command(data, folder, "--workers", "2"))

@@ -16,14 +16,16 @@ from torch import Tensor, nn
 from tests.distilling import MADE, QUICK, Dropping, bits, go, seeded, splits, student, table, teacher, undrawn
 from tests.staging import MEASURED, RECIPE, N, Stopping, by_student, factor, made, number, refreshed, rows, stage, whole
 from wdistill import CifarResNet, Evidence, MobileNet, NumericalError, Recipe, debiased
-from wdistill.ledger import Ledger, peek
+from wdistill.runs.checkpoints import CheckpointStore, read_manifest
+from wdistill.training.arm import rows_that_weigh, split_gold
 from wdistill.training.data import Split
-from wdistill.training.inputs import Held
+from wdistill.training.inputs import InMemory
 from wdistill.training.labels import by_module, read_labels, read_table
-from wdistill.training.predicting import predict
-from wdistill.training.stage import StoppedError, Watch, batches_of, make_optimizer, run_stage
+from wdistill.training.loop import batches_of, run_stage
+from wdistill.training.optimizer import make_optimizer
+from wdistill.training.predict import predict
+from wdistill.training.stage import Callbacks, StoppedError
 from wdistill.training.tensors import from_bytes
-from wdistill.training.work import halves, rows_that_weigh
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -80,7 +82,7 @@ def test_the_loop_does_what_the_decisions_say(tmp_path: Path, schedule: Any) -> 
         losses = bare(theirs, rows()[0], examples.targets, by_student, recipe, "here", every=2)
         for key, value in ours.state_dict().items():
             torch.testing.assert_close(value, theirs.state_dict()[key], rtol=1e-5, atol=1e-6)
-        state = peek(tmp_path / name).state
+        state = read_manifest(tmp_path / name).state
         assert [each["loss"] for each in state["epochs"]] == pytest.approx(losses, rel=1e-5)
         rates = [0.01 * (factor(epoch, 6) if schedule == "steps" else 1) for epoch in range(1, 7)]
         assert [each["rate"] for each in state["epochs"]] == rates
@@ -95,7 +97,7 @@ def test_weights_of_0_and_1_give_the_sum_over_the_kept_rows(tmp_path: Path) -> N
     loss.backward()
     for value, start in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(value, start - 0.5 * start.grad, rtol=1e-5, atol=1e-6)
-    assert peek(tmp_path).state["epochs"][0]["loss"] == pytest.approx(loss.item(), rel=1e-5)
+    assert read_manifest(tmp_path).state["epochs"][0]["loss"] == pytest.approx(loss.item(), rel=1e-5)
 
 
 class Convolving(nn.Module):
@@ -164,7 +166,7 @@ def test_a_stop_changes_no_bit_where_kernels_alone_decay(tmp_path: Path, optimiz
     run_stage(stage(tmp_path / "reference"), seeded(Convolving), recipe, {})
     for at in (1, 5):
         with pytest.raises(StoppedError):
-            run_stage(stage(tmp_path / str(at)), seeded(Convolving), recipe, {}, Watch(Stopping(at)))
+            run_stage(stage(tmp_path / str(at)), seeded(Convolving), recipe, {}, Callbacks(Stopping(at)))
         run_stage(stage(tmp_path / str(at)), seeded(Convolving, 9), recipe, {})  # the stored parameters count
         assert whole(tmp_path / str(at)) == whole(tmp_path / "reference")
     run_stage(stage(tmp_path / "all"), seeded(Convolving), replace(recipe, decayed="all"), {})
@@ -183,7 +185,7 @@ def test_weights_are_estimated_before_the_first_epoch_and_after_every_second(tmp
     short = seeded(student)
     run_stage(stage(tmp_path / "b", 2, every=2, **refreshed(by_student)), short, RECIPE, MEASURED)
     assert seen[2] == bits(short)  # the student as it was then
-    listed = peek(tmp_path / "a").files  # the first and the newest are kept
+    listed = read_manifest(tmp_path / "a").files  # the first and the newest are kept
     assert sorted(name for name in listed if name.startswith("weights/")) == ["weights/00000.bin", "weights/00004.bin"]
     seen.clear()
     run_stage(stage(tmp_path / "c", 5, **refreshed(look)), seeded(student), RECIPE, MEASURED)
@@ -223,8 +225,8 @@ def test_estimation_and_accuracies_are_in_eval_mode_and_steps_in_train_mode() ->
 
 def test_a_teacher_labels_in_eval_mode() -> None:
     model, (inputs, labels) = seeded(Dropping).train(), rows()
-    read = by_module(model, "float32", Watch())
-    split = Split("unlabeled", Held(inputs), labels, np.arange(N))
+    read = by_module(model, "float32", Callbacks())
+    split = Split("unlabeled", InMemory(inputs), labels, np.arange(N))
     assert (read(split, slice(0, N)) == read(split, slice(0, N))).all()
     assert model.training  # and is left as it was
 
@@ -242,7 +244,7 @@ def test_the_temperature_is_in_loss_distortion_and_confidence(tmp_path: Path) ->
     report = go(table("logits"), start, replace(recipe, kind="logits"), rule=[spy, debiased], run=tmp_path / "run")
     (evidence,), given, data = seen, table("logits"), splits()
     np.testing.assert_allclose(evidence.teacher, given["unlabeled"] / 2.5, rtol=1e-5)
-    np.testing.assert_allclose(evidence.validation_student, predict(start, Held(data["validation"][0])) / 2.5, rtol=1e-6)
+    np.testing.assert_allclose(evidence.validation_student, predict(start, InMemory(data["validation"][0])) / 2.5, rtol=1e-6)
 
     def soft(logits: Any) -> Any:
         return torch.softmax(torch.as_tensor(logits).double() / 2.5, dim=1).numpy()
@@ -251,13 +253,13 @@ def test_the_temperature_is_in_loss_distortion_and_confidence(tmp_path: Path) ->
         Evidence(
             data["validation"][1].numpy(),
             soft(given["validation"]),
-            soft(predict(start, Held(data["validation"][0]))),
+            soft(predict(start, InMemory(data["validation"][0]))),
             soft(given["unlabeled"]),
-            soft(predict(start, Held(data["unlabeled"][0]))),
+            soft(predict(start, InMemory(data["unlabeled"][0]))),
         )
     )
-    ledger = Ledger(tmp_path / "run" / "arms" / "debiased")
-    stored = read_table(ledger.read("weights/00000.parquet"), ["id", "weight"])
+    checkpoints = CheckpointStore(tmp_path / "run" / "arms" / "debiased")
+    stored = read_table(checkpoints.read("weights/00000.parquet"), ["id", "weight"])
     assert np.abs(stored["weight"] - wanted).max() < 1e-5 and stored["id"].tolist() == list(range(60))
     targets = torch.cat([nn.functional.one_hot(data["labeled"][1], 3), torch.from_numpy(soft(given["unlabeled"]))]).float()
     weights = torch.cat([torch.ones(30), torch.linspace(0.2, 1, 60)])
@@ -289,8 +291,8 @@ def test_validation_rows_train_too_if_asked(mode: Any, trained: int, weighing: i
     report = go(table(), seeded(student), recipe, rule=spy)
     assert len(seen[0].validation_labels) == weighing and report.outcome.arms["spy"].epochs[0].examples == trained
     inputs, labels = splits()["validation"]
-    split = Split("validation", Held(inputs), labels, np.arange(30))
-    weigh, train = halves(split, recipe)
+    split = Split("validation", InMemory(inputs), labels, np.arange(30))
+    weigh, train = split_gold(split, recipe)
     assert (seen[0].validation_labels == weigh.labels.numpy()).all()
     at = rows_that_weigh(30, recipe)
     np.testing.assert_allclose(np.exp(seen[0].validation_teacher), table()["validation"][at], rtol=1e-5)
@@ -311,9 +313,9 @@ def test_a_loss_that_is_not_finite_stops_before_the_step_and_keeps_the_last_good
         run_stage(stage(tmp_path, 3, every=1, **refreshed(weights)), model, RECIPE, MEASURED)
     order = torch.randperm(N, generator=torch.Generator().manual_seed(number(0, "here", "order", 1)))
     assert ", ".join(str(100 + row) for row in order[:5].tolist()) in caught.value.found and caught.value.exit_code == 4
-    ledger = Ledger(tmp_path)
-    assert ledger.state["epoch"] == 1
-    stored = from_bytes(ledger.read(ledger.state["checkpoint"]), "")
+    checkpoints = CheckpointStore(tmp_path)
+    assert checkpoints.state["epoch"] == 1
+    stored = from_bytes(checkpoints.read(checkpoints.state["checkpoint"]), "")
     assert all(torch.equal(stored[f"model/{name}"], value) for name, value in model.state_dict().items())
 
 
@@ -321,14 +323,14 @@ def test_a_buffer_may_hold_infinities(tmp_path: Path) -> None:
     model = seeded(student)
     model.register_buffer("mask", torch.full((3, 3), float("-inf")).triu(1))
     run_stage(stage(tmp_path), model, RECIPE, {})
-    assert peek(tmp_path).state["finished"]
+    assert read_manifest(tmp_path).state["finished"]
 
 
 def test_parameters_that_are_not_finite_are_not_kept(tmp_path: Path) -> None:
     recipe = replace(RECIPE, optimizer="sgd", rate=1e38, batch_size=N)
     with pytest.raises(NumericalError, match="parameters"):
         run_stage(stage(tmp_path, scale=1e6), seeded(student), recipe, {})
-    assert not peek(tmp_path).state
+    assert not read_manifest(tmp_path).state
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
@@ -336,35 +338,35 @@ def test_a_stop_at_any_step_changes_no_bit(tmp_path: Path, precision: Any) -> No
     """Dropout, batch norm, augmented rates, weights that are refreshed: all go on as if nothing had been."""
     recipe = replace(RECIPE, precision=precision, schedule="warmup", checkpoint_seconds=1e9)
 
-    def run(folder: Path, watch: Watch | None = None, seed: int = 0) -> None:
+    def run(folder: Path, watch: Callbacks | None = None, seed: int = 0) -> None:
         place = stage(folder, 3, made(hard=False), every=2, **refreshed(by_student))
         run_stage(place, seeded(Dropping, seed), recipe, MEASURED, watch)
 
     counting = Stopping(10**9)
-    run(tmp_path / "reference", Watch(counting))
+    run(tmp_path / "reference", Callbacks(counting))
     points = range(0, counting.asked, 3 if precision == "float32" else 7)
     assert len(points) > 2
     for at in points:
         folder = tmp_path / str(at)
         with pytest.raises(StoppedError):
-            run(folder, Watch(Stopping(at)))
+            run(folder, Callbacks(Stopping(at)))
         run(folder, seed=at + 1 if (folder / "generation-000001.json").exists() else 0)  # the stored start counts
         assert whole(folder) == whole(tmp_path / "reference"), at
 
 
 def test_a_run_stopped_again_and_again_ends_where_it_should(tmp_path: Path) -> None:
-    def run(folder: Path, watch: Watch | None = None) -> None:
+    def run(folder: Path, watch: Callbacks | None = None) -> None:
         place = stage(folder, 2, every=1, **refreshed(by_student))
         run_stage(place, seeded(Dropping), replace(RECIPE, checkpoint_seconds=1e9), MEASURED, watch)
 
     run(tmp_path / "reference")
     for _ in range(50):
         try:
-            run(tmp_path / "often", Watch(Stopping(3)))
+            run(tmp_path / "often", Callbacks(Stopping(3)))
             break
         except StoppedError:
             pass
-    assert peek(tmp_path / "often").state.get("finished")
+    assert read_manifest(tmp_path / "often").state.get("finished")
     assert whole(tmp_path / "often") == whole(tmp_path / "reference")
 
 
@@ -373,7 +375,7 @@ def test_the_scale_of_float16_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
     recipe = replace(RECIPE, precision="float16", checkpoint_seconds=1e9)
     run_stage(stage(tmp_path / "reference", 4), seeded(student), recipe, {})
     with pytest.raises(StoppedError):
-        run_stage(stage(tmp_path / "stopped", 4), seeded(student), recipe, {}, Watch(Stopping(1)))
+        run_stage(stage(tmp_path / "stopped", 4), seeded(student), recipe, {}, Callbacks(Stopping(1)))
     run_stage(stage(tmp_path / "stopped", 4), seeded(student), recipe, {})
     assert whole(tmp_path / "stopped") == whole(tmp_path / "reference")
 

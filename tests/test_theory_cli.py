@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
+from experiments.theory import measure
+from experiments.theory.bias import debiasing
+from experiments.theory.measure import EXPERIMENTS, TheoryExperiment
+from experiments.theory.simulator import weight
 from tests.browser import CONTRAST, DESK, PHONE, chromium, opened
 from tests.shortening import SEED, bold, shorten
 from tests.test_cli import fail, run
 from wdistill import cli
-from wdistill.theory import catalogue
-from wdistill.theory.catalogue import EXPERIMENTS, Experiment
-from wdistill.theory.debiasing import debiasing
-from wdistill.theory.simulator import weight
 
-pytestmark = pytest.mark.xdist_group("theory-cli")  # one process: what they share takes long to make
+pytestmark = pytest.mark.slow
 
 NAMES = [each.name for each in EXPERIMENTS]
 
@@ -49,7 +49,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
     words = ["theory", "all", "--seed", str(SEED), "--scale", "0.05", "--out", str(folder)]
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
         shorten(patch)
-        patch.setattr(catalogue, "EXPERIMENTS", tuple(short))
+        patch.setattr(measure, "EXPERIMENTS", tuple(short))
         patch.setenv("COLUMNS", "140")
         assert cli.main(words) == 0, out.getvalue()
     assert sorted(path.name for path in folder.iterdir()) == ["findings.json", "theory.html"]
@@ -110,7 +110,7 @@ def test_a_claim_that_fails_is_said_everywhere(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     mutant = partial(debiasing, weight=lambda error, distortion: weight(1 - error, distortion))
-    monkeypatch.setattr(catalogue, "EXPERIMENTS", (Experiment("debiasing", mutant, 1.0, 0.1),))
+    monkeypatch.setattr(measure, "EXPERIMENTS", (TheoryExperiment("debiasing", mutant, 1.0, 0.1),))
     assert cli.main(["theory", "all", "--scale", "0.05", "--out", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert "fails" in printed and "debiasing: not as the paper says" in printed and "every claim" not in printed
@@ -122,7 +122,7 @@ def test_a_number_that_is_none_is_written_as_null(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     mutant = partial(debiasing, weight=lambda error, distortion: float("nan") * weight(error, distortion))
-    monkeypatch.setattr(catalogue, "EXPERIMENTS", (Experiment("debiasing", mutant, 1.0, 0.1),))
+    monkeypatch.setattr(measure, "EXPERIMENTS", (TheoryExperiment("debiasing", mutant, 1.0, 0.1),))
     assert cli.main(["theory", "all", "--scale", "0.05", "--out", str(tmp_path)]) == 1
     checks = json.loads((tmp_path / "findings.json").read_text("utf-8"))["findings"][0]["checks"]
     assert {check["measured"] is None for check in checks} == {True, False} and "nan" in capsys.readouterr().out
@@ -137,7 +137,7 @@ def test_the_list_names_every_experiment(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_small_scales_take_no_less_than_verdicts_need() -> None:
-    each = Experiment("debiasing", debiasing, seconds=10.0, least=2.0)
+    each = TheoryExperiment("debiasing", debiasing, seconds=10.0, least=2.0)
     assert [each.takes(scale) for scale in (0.01, 0.5, 1.0, 2.0)] == [2, 5, 10, 20]
 
 

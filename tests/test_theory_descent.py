@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from experiments.theory import claims, linear, multi_pass, single_pass, smoothness
+from experiments.theory.claims import Finding
+from experiments.theory.linear import CLASSES, DIMENSIONS, Number, Regularity, Weight
+from experiments.theory.simulator import weight
 from tests.shortening import SEED, bold, shorten
-from wdistill import weighting
-from wdistill.theory import judging, linear, multi_pass, single_pass, smoothness
-from wdistill.theory.claims import Finding
-from wdistill.theory.linear import CLASSES, DIMENSIONS, Number, Regularity, Weight
-from wdistill.theory.simulator import weight
-from wdistill.weighting import Floats
+from wdistill.weights import equations
+from wdistill.weights.equations import Floats
 
-pytestmark = pytest.mark.xdist_group("theory-descent")  # one process: what they share takes long to make
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +47,14 @@ def half_of_p(error: Tensor, distortion: Tensor) -> Tensor:
 
 def test_loss_distortion_and_weight_are_those_of_the_library(at: linear.Instances) -> None:
     predictions = at.inputs @ models(1)[0].mT
-    logs = weighting.log_probabilities(predictions.numpy(), "logits")
-    truth, corrupted = (weighting.truth_loss(labels.numpy(), logs) for labels in (at.truth, at.corrupted))
+    logs = equations.log_probabilities(predictions.numpy(), "logits")
+    truth, corrupted = (equations.truth_loss(labels.numpy(), logs) for labels in (at.truth, at.corrupted))
     found = [linear.loss(labels, predictions).numpy() for labels in (at.truth, at.corrupted)]
     np.testing.assert_allclose(found, [truth, corrupted], rtol=1e-12)
-    distortion = weighting.distortion(corrupted, truth)
+    distortion = equations.distortion(corrupted, truth)
     ours = weight(at.error, torch.from_numpy(distortion))
     assert float(ours.max()) > 1 > float(ours.min())
-    np.testing.assert_allclose(ours.clamp(max=1.0), weighting.debiasing_weight(at.error.numpy(), distortion), rtol=1e-12)
+    np.testing.assert_allclose(ours.clamp(max=1.0), equations.debiasing_weight(at.error.numpy(), distortion), rtol=1e-12)
 
 
 def test_the_gradient_runs_through_the_weight_and_is_that_of_torch_func(at: linear.Instances) -> None:
@@ -153,17 +153,17 @@ def test_permutations_show_every_example_once_in_a_pass() -> None:
 def test_the_slope_of_a_power_law_is_its_exponent() -> None:
     sizes = [10, 100, 1000]
     law = np.array(sizes, dtype=float)[:, None] ** -0.7 * np.ones((1, 5))
-    assert judging.slope(sizes, law) == (pytest.approx(-0.7), pytest.approx(0, abs=1e-12))
-    assert judging.falls("", -0.6, sizes, law).holds and not judging.falls("", -0.8, sizes, law).holds
+    assert claims.slope(sizes, law) == (pytest.approx(-0.7), pytest.approx(0, abs=1e-12))
+    assert claims.falls("", -0.6, sizes, law).holds and not claims.falls("", -0.8, sizes, law).holds
 
 
 def test_a_slope_of_too_few_runs_is_undecided_and_does_not_hold() -> None:
     sizes = [10, 100, 1000]
     law = np.array(sizes, dtype=float)[:, None] ** -2.0 * np.array([[0.1, 1.9, 1.0, 1.0]])
     law[0] = law[0, ::-1]  # runs are independent of each other, and each of itself
-    unsure = judging.falls("", -0.25, sizes, law)
+    unsure = claims.falls("", -0.25, sizes, law)
     assert not unsure.holds and unsure.predicted.startswith("slope ≤ −0.25 + 0.") and unsure.predicted.endswith("undecided")
-    sure = judging.falls("", -0.25, sizes, np.tile(law, 100))
+    sure = claims.falls("", -0.25, sizes, np.tile(law, 100))
     assert sure.holds and sure.error is not None and sure.predicted == f"slope ≤ −0.25 + {4 * sure.error:.2g}"
 
 
@@ -171,7 +171,7 @@ def test_the_error_of_a_slope_is_how_far_slopes_scatter() -> None:
     random = np.random.default_rng(0)
     sizes = [10, 20, 40, 80]
     means = np.array(sizes)[:, None] ** -0.5
-    found = np.array([judging.slope(sizes, means * random.gamma(4, 0.25, (4, 40))) for _ in range(400)])
+    found = np.array([claims.slope(sizes, means * random.gamma(4, 0.25, (4, 40))) for _ in range(400)])
     assert found[:, 0].mean() == pytest.approx(-0.5, abs=4 * found[:, 0].std() / 20 + 0.01)
     assert found[:, 1].mean() == pytest.approx(found[:, 0].std(), rel=0.15)
 

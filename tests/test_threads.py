@@ -2,7 +2,7 @@
 
 import pytest
 
-from wdistill.threads import parallel
+from wdistill.core.threads import parallel
 
 
 @pytest.mark.parametrize("threads", ["1", "2", "5"])

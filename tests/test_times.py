@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import replace
 
 import pytest
 
-from experiments.catalogue import ITEMS
-from experiments.protocol import Item
-from experiments.times import SPEEDS, arms_seconds, as_run, hours_of, models_seconds, rounded, run_of
-from tests.reproducing import SHARED, TINY
+from experiments.lab.items import Item
+from experiments.paper.catalogue import ITEMS
+from experiments.paper.times import SPEEDS, arms_seconds, as_run, hours_of, models_seconds, rounded, run_of
+from tests.reproducing import SHARED, TINY, view
+from tests.test_views import header_of
 from wdistill import Recipe, debiased, unweighted
-from wdistill.arms import arm
+from wdistill.runs.arms import arm
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name)
 def test_the_header_of_an_item_says_its_time(item: Item) -> None:
-    header = re.search(r"^Time: .*?(?=^\w|^$|\Z)", sys.modules[item.tables.__module__].__doc__ or "", re.M | re.S)
-    same = [each for each in ITEMS if each.tables.__module__ == item.tables.__module__]  # a file may have several items
+    header = re.search(r"^Time: .*?(?=^\w|^$|\Z)", header_of(item), re.M | re.S)
+    same = [each for each in ITEMS if header_of(each) == header_of(item)]  # a file may have several items
     assert header and rounded(hours_of(item)) == re.findall(r"\d[\d,.]*\d", header[0])[same.index(item)]
 
 
@@ -41,14 +42,14 @@ def test_every_row_counts(repeats: bool) -> None:
     plain = 5 * 20 / student.trained + (5 * 12 + 14) / student.read
     debiasing = 5 * 26 / student.trained + (5 * 12 + 3 * 14) / student.read  # weights before epochs 1, 3 and 5
     seconds = (3 if repeats else 1) * models + 3 * (labels + plain + debiasing)
-    assert hours_of(replace(TINY, experiments=(experiment,))) == pytest.approx(seconds / 3600)
+    assert hours_of(replace(TINY, views=(view(experiment),))) == pytest.approx(seconds / 3600)
 
 
 def test_hours_have_two_digits() -> None:
     assert [rounded(each) for each in (0.0234, 0.96, 1.04, 12.4, 23456.0)] == ["0.023", "0.96", "1.0", "12", "23,000"]
 
 
-def test_what_was_run_is_foretold_with_the_budget_and_arms_of_its_lines() -> None:
+def test_what_was_run_is_predicted_with_the_budget_and_arms_of_its_lines() -> None:
     experiment = replace(SHARED, teacher="cnn:width=32", student="cnn:width=16")
     sizes = {"validation": 4, "unlabeled": 5, "test": 3}
     budget = {**sizes, "teacher_epochs": 3, "student_epochs": 2, "epochs": 1}

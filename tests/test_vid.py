@@ -32,15 +32,24 @@ from tests.distilling import (
 )
 from tests.staging import MEASURED, RECIPE, N, Stopping, by_student, factor, made, number, refreshed, rows, stage, whole
 from wdistill import CNN, MLP, ConfigError, Evidence, Recipe, debiased, unweighted
-from wdistill.ledger import Ledger, peek
+from wdistill.runs.checkpoints import CheckpointStore, read_manifest
 from wdistill.training.data import Split
-from wdistill.training.features import shapes, tapped
-from wdistill.training.inputs import Held
+from wdistill.training.inputs import InMemory
+from wdistill.training.jobs import TrainingJob, run_job
+from wdistill.training.loop import run_stage
 from wdistill.training.losses import weighted_loss, weighted_mean
-from wdistill.training.stage import Examples, StoppedError, Watch, run_stage
+from wdistill.training.stage import Callbacks, Examples, StoppedError
 from wdistill.training.tensors import from_bytes
-from wdistill.training.vid import FLOOR, Regressor, guided, shapes_of, vid_loss
-from wdistill.training.work import Work, do
+from wdistill.training.vid import (
+    FLOOR,
+    Regressor,
+    capture_features,
+    feature_shapes,
+    paired_shapes,
+    vid_auxiliary_loss,
+    vid_loss,
+)
+from wdistill.weights.rule import as_rule
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -165,10 +174,10 @@ class Block(nn.Module):
         return self.classes(hidden + self.recurrent(hidden[:, None])[0][:, 0])
 
 
-def test_taps_are_what_layers_put_out() -> None:
+def test_captured_features_are_the_outputs_of_layers() -> None:
     model, inputs = seeded(Block), random(5, 6).float()
     names = ["first.linear", "first.relu", "twice", "again", "classes"]
-    with tapped(model, names, "student") as features:
+    with capture_features(model, names, "student") as features:
         logits = model(inputs)
         found = features()
         model(inputs * 2)
@@ -187,18 +196,18 @@ def hooks(model: nn.Module) -> int:
     return sum(len(each._forward_hooks) + len(each._forward_pre_hooks) for each in model.modules())
 
 
-def test_taps_are_removed_whatever_happens() -> None:
+def test_hooks_are_removed_whatever_happens() -> None:
     model = seeded(Block)
-    with tapped(model, ["twice", "classes"], "student"):
+    with capture_features(model, ["twice", "classes"], "student"):
         assert hooks(model) == 3
-    with pytest.raises(ZeroDivisionError), tapped(model, ["twice"], "student"):
+    with pytest.raises(ZeroDivisionError), capture_features(model, ["twice"], "student"):
         _ = 1 / 0
-    with pytest.raises(ConfigError), tapped(model, ["twice", "thrice"], "student"):
+    with pytest.raises(ConfigError), capture_features(model, ["twice", "thrice"], "student"):
         pass
     assert hooks(model) == 0
 
 
-def test_a_pass_that_goes_round_a_layer_gives_no_features_of_the_one_before() -> None:
+def test_a_pass_that_skips_a_layer_gives_no_features_of_the_one_before() -> None:
     class Sometimes(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -208,7 +217,7 @@ def test_a_pass_that_goes_round_a_layer_gives_no_features_of_the_one_before() ->
             return self.layer(inputs) if self.training else inputs
 
     model = Sometimes()
-    with tapped(model, ["layer"], "student") as features:
+    with capture_features(model, ["layer"], "student") as features:
         model(torch.zeros(2, 6))
         features()
         model.eval()(torch.zeros(2, 6))
@@ -222,13 +231,13 @@ def test_a_pass_that_goes_round_a_layer_gives_no_features_of_the_one_before() ->
         ("first.linaer", r"(?s)student has no such layer.*'first.linaer'.*did you mean first.linear"),
         ("xyz", r"(?s)no such layer.*inside Block: first, first.linear.*print the module"),
         ("never", r"(?s)layer never: .*is not called"),
-        ("recurrent", r"(?s)layer recurrent: .*puts out no features.*a tuple"),
-        ("flat", r"(?s)layer flat: .*puts out no features.*a tensor \(8,\)"),
+        ("recurrent", r"(?s)layer recurrent: .*returns no features.*a tuple"),
+        ("flat", r"(?s)layer flat: .*returns no features.*a tensor \(8,\)"),
     ],
 )
 def test_a_layer_that_gives_no_features_is_named(layer: str, match: str) -> None:
     with pytest.raises(ConfigError, match=match) as caught:
-        shapes(seeded(Block), ["twice", layer], "student", Held(random(9, 6).float()))
+        feature_shapes(seeded(Block), ["twice", layer], "student", InMemory(random(9, 6).float()))
     error = caught.value
     assert all((error.what, error.where, error.found, error.expected, error.remedy))
 
@@ -236,7 +245,7 @@ def test_a_layer_that_gives_no_features_is_named(layer: str, match: str) -> None
 def test_looking_at_shapes_changes_no_module() -> None:
     model = seeded(small).train()
     before = bits(model)
-    assert shapes(model, ["layers.2", "layers.11", "layers"], "student", Held(images()["labeled"][0])) == {
+    assert feature_shapes(model, ["layers.2", "layers.11", "layers"], "student", InMemory(images()["labeled"][0])) == {
         "layers.2": (2, 8, 8),
         "layers.11": (8, 1, 1),
         "layers": (3,),
@@ -256,10 +265,10 @@ def pair() -> tuple[MLP, MLP]:
 def gradients(weights: Tensor, at: Tensor, recipe: Recipe = PAIRS) -> list[Tensor]:
     """Of the weighted loss of some rows, by parameters of the student and of the regressors."""
     (student, master), (inputs, labels) = pair(), rows()
-    with guided(recipe, student, master, Held(inputs)) as guide:
+    with vid_auxiliary_loss(recipe, student, master, InMemory(inputs)) as auxiliary_loss:
         logits = student(inputs[at])
-        loss = weighted_loss(logits, labels[at], weights) + weighted_mean(guide.per_example(inputs[at]), weights)
-        trained = [*student.parameters(), *guide.module.parameters()]
+        loss = weighted_loss(logits, labels[at], weights) + weighted_mean(auxiliary_loss.per_example(inputs[at]), weights)
+        trained = [*student.parameters(), *auxiliary_loss.module.parameters()]
         return list(torch.autograd.grad(loss, trained))
 
 
@@ -278,9 +287,9 @@ def test_the_scale_is_linear_and_pairs_add_up() -> None:
     (student, master), (inputs, _) = pair(), rows()
 
     def found(**changes: Any) -> Tensor:
-        with guided(replace(PAIRS, **changes), student, master, Held(inputs)) as guide:
+        with vid_auxiliary_loss(replace(PAIRS, **changes), student, master, InMemory(inputs)) as auxiliary_loss:
             student(inputs)
-            return guide.per_example(inputs)
+            return auxiliary_loss.per_example(inputs)
 
     both = found()
     assert both.shape == (N,) and both.std() > 0
@@ -292,28 +301,28 @@ def test_the_scale_is_linear_and_pairs_add_up() -> None:
 def test_the_teacher_learns_nothing() -> None:
     student, master, inputs = seeded(small), seeded(big).train(), images()["unlabeled"][0]
     before = bits(master)
-    with guided(replace(PAIRS, vid=("layers.6=layers.2",)), student, master, Held(inputs)) as guide:
+    with vid_auxiliary_loss(replace(PAIRS, vid=("layers.6=layers.2",)), student, master, InMemory(inputs)) as auxiliary_loss:
         student(inputs)
-        guide.per_example(inputs).sum().backward()
+        auxiliary_loss.per_example(inputs).sum().backward()
     assert bits(master) == before and not master.training  # batch norm counts nothing
     assert all(each.grad is None for each in master.parameters()) and hooks(master) == hooks(student) == 0
-    assert all(each.grad is not None for each in guide.module.parameters())
+    assert all(each.grad is not None for each in auxiliary_loss.module.parameters())
 
 
 def test_layers_of_different_dimensions_cannot_be_paired() -> None:
     with pytest.raises(ConfigError, match=r"(?s)vid: layers.2=layers.12: .*\(2, 8, 8\) in the student and \(12,\)"):
-        shapes_of(replace(PAIRS, vid=("layers.2=layers.12",)), small(), big(), Held(images()["labeled"][0]))
+        paired_shapes(replace(PAIRS, vid=("layers.2=layers.12",)), small(), big(), InMemory(images()["labeled"][0]))
 
 
 # the loop --------------------------------------------------------------------------------------------------------------
 
 
-def guided_stage(folder: Path, recipe: Recipe, watch: Watch | None = None, seed: int = 0) -> nn.Module:
+def guided_stage(folder: Path, recipe: Recipe, watch: Callbacks | None = None, seed: int = 0) -> nn.Module:
     """A training with VID, dropout and refreshed weights; `seed` is that of random numbers that must not matter."""
     torch.manual_seed(seed)
     student, master = seeded(Dropping, seed), seeded(teacher)
-    with guided(recipe, student, master, Held(rows()[0])) as guide:
-        place = stage(folder, 3, made(hard=False), every=2, guide=guide, **refreshed(by_student))
+    with vid_auxiliary_loss(recipe, student, master, InMemory(rows()[0])) as auxiliary_loss:
+        place = stage(folder, 3, made(hard=False), every=2, auxiliary_loss=auxiliary_loss, **refreshed(by_student))
         run_stage(place, student, recipe, MEASURED, watch)
     return student
 
@@ -324,32 +333,34 @@ GUIDED = replace(RECIPE, vid=("layers.2=layers.1", "layers=layers.3"), vid_scale
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 def test_a_stop_at_any_step_changes_no_bit(tmp_path: Path, precision: Any) -> None:
     recipe, counting = replace(GUIDED, precision=precision), Stopping(10**9)
-    guided_stage(tmp_path / "reference", recipe, Watch(counting))
+    guided_stage(tmp_path / "reference", recipe, Callbacks(counting))
     for at in range(1, counting.asked, 4 if precision == "float32" else 9):
         folder = tmp_path / str(at)
         with pytest.raises(StoppedError):
-            guided_stage(folder, recipe, Watch(Stopping(at)))
-        begun = peek(folder).state
+            guided_stage(folder, recipe, Callbacks(Stopping(at)))
+        begun = read_manifest(folder).state
         guided_stage(folder, recipe, seed=at + 1 if begun else 0)  # the stored start counts
         assert whole(folder) == whole(tmp_path / "reference"), at
 
 
 def test_regressors_are_in_checkpoints_and_in_no_result(tmp_path: Path) -> None:
     with pytest.raises(StoppedError):
-        guided_stage(tmp_path / "guided", GUIDED, Watch(Stopping(9)))
-    ledger = Ledger(tmp_path / "guided")
-    stored = from_bytes(ledger.read(ledger.state["checkpoint"]), "")
-    names = {name for name in stored if name.startswith("guide/")}
-    assert names == {f"guide/{i}.{name}" for i in (0, 1) for name in ("raw", "mean.weight", "mean.bias")}
-    assert not torch.equal(stored["guide/0.raw"], Regressor(8, 8, 0).raw)  # they learn
+        guided_stage(tmp_path / "guided", GUIDED, Callbacks(Stopping(9)))
+    checkpoints = CheckpointStore(tmp_path / "guided")
+    stored = from_bytes(checkpoints.read(checkpoints.state["checkpoint"]), "")
+    names = {name for name in stored if name.startswith("auxiliary/")}
+    assert names == {f"auxiliary/{i}.{name}" for i in (0, 1) for name in ("raw", "mean.weight", "mean.bias")}
+    assert not torch.equal(stored["auxiliary/0.raw"], Regressor(8, 8, 0).raw)  # they learn
     student = guided_stage(tmp_path / "guided", GUIDED)
-    ledger = Ledger(tmp_path / "guided")
+    checkpoints = CheckpointStore(tmp_path / "guided")
     for file in ("parameters.safetensors", "chosen.safetensors"):
-        assert from_bytes(ledger.read(file), "").keys() == student.state_dict().keys()
+        assert from_bytes(checkpoints.read(file), "").keys() == student.state_dict().keys()
     with pytest.raises(StoppedError):
-        run_stage(stage(tmp_path / "plain"), seeded(Dropping), replace(GUIDED, vid=()), {}, Watch(Stopping(3)))
-    ledger = Ledger(tmp_path / "plain")
-    assert not [name for name in from_bytes(ledger.read(ledger.state["checkpoint"]), "") if name.startswith("guide/")]
+        run_stage(stage(tmp_path / "plain"), seeded(Dropping), replace(GUIDED, vid=()), {}, Callbacks(Stopping(3)))
+    checkpoints = CheckpointStore(tmp_path / "plain")
+    assert not [
+        name for name in from_bytes(checkpoints.read(checkpoints.state["checkpoint"]), "") if name.startswith("auxiliary/")
+    ]
 
 
 @pytest.mark.parametrize(("decayed", "share"), [("kernels", 1), ("all", 1 - 0.5 * 0.125)])
@@ -359,11 +370,14 @@ def test_the_regressors_are_no_kernels_of_the_model(tmp_path: Path, decayed: Any
     settings: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.0, "rate": 0.5, "weight_decay": 0.125, "batch_size": 1000}
     recipe = replace(RECIPE, **settings, decayed=decayed, vid=("layers.0=layers.0",))
     n = len(inputs)
-    examples = Examples(Held(inputs), torch.zeros(n, dtype=torch.long), torch.zeros(n), np.arange(n))
-    with guided(recipe, student, master, Held(inputs)) as guide:
-        parts = {"student": student.layers[0].weight, "regressors": guide.module[0].mean[0].weight}  # convolutions both
+    examples = Examples(InMemory(inputs), torch.zeros(n, dtype=torch.long), torch.zeros(n), np.arange(n))
+    with vid_auxiliary_loss(recipe, student, master, InMemory(inputs)) as auxiliary_loss:
+        parts = {
+            "student": student.layers[0].weight,
+            "regressors": auxiliary_loss.module[0].mean[0].weight,
+        }  # convolutions both
         before = {name: each.detach().clone() for name, each in parts.items()}
-        run_stage(stage(tmp_path, 1, examples, guide=guide), student, recipe, {})
+        run_stage(stage(tmp_path, 1, examples, auxiliary_loss=auxiliary_loss), student, recipe, {})
     assert torch.equal(parts["student"], before["student"] * (1 - 0.5 * 0.125))
     assert torch.equal(parts["regressors"], before["regressors"] * share)
 
@@ -389,7 +403,7 @@ def test_a_run_does_what_decision_24_says(finished: tuple[Path, Any]) -> None:
     folder, report = finished
 
     def stored(name: str, model: nn.Module) -> nn.Module:
-        model.load_state_dict(from_bytes(Ledger(folder / name).read("parameters.safetensors"), name))
+        model.load_state_dict(from_bytes(CheckpointStore(folder / name).read("parameters.safetensors"), name))
         return model
 
     master, pupil, data = stored("teacher", big()).eval(), stored("student", small()).train(), images()
@@ -443,6 +457,8 @@ def test_the_students_of_a_run_have_no_regressors(finished: tuple[Path, Any]) ->
     assert students(plain)["debiased"] != students(report)["debiased"]
 
 
+@pytest.mark.slow
+@pytest.mark.proof
 def test_a_run_goes_on_with_other_workers_and_the_same_bits(tmp_path: Path, finished: tuple[Path, Any]) -> None:
     """Broken off inside the first arm, whose regressors lie in its checkpoint, and ended by two workers."""
     given = {"rule": [weigh, debiased], "run": tmp_path / "run", **images()}
@@ -452,7 +468,7 @@ def test_a_run_goes_on_with_other_workers_and_the_same_bits(tmp_path: Path, fini
     result = next(at for at, each in enumerate(seen) if at > checkpoint and each.startswith("open .parameters"))
     with failing(result + 1, errno.ENOSPC), pytest.raises(wdistill.StorageError):
         go(big, small, VID, **given)
-    begun = peek(tmp_path / "run" / "arms" / "weigh")
+    begun = read_manifest(tmp_path / "run" / "arms" / "weigh")
     assert "checkpoint" in begun.state and not begun.state.get("finished")
     go(big, small, replace(VID, workers=2), **given)
     assert unlike(tmp_path / "run", finished[0]) == []
@@ -497,13 +513,16 @@ def test_the_teacher_reads_what_the_student_reads_in_eval_mode() -> None:
 def test_an_arm_with_vid_and_one_without_share_start_batches_and_dropout(tmp_path: Path) -> None:
     """With a scale that no float32 can tell from nothing, both come to the same bits."""
     go(teacher, Dropping, QUICK, rule=[weigh], run=tmp_path / "run")
-    data = {name: Split(name, Held(inputs), labels, np.arange(len(labels))) for name, (inputs, labels) in splits().items()}
+    data = {
+        name: Split(name, InMemory(inputs), labels, np.arange(len(labels))) for name, (inputs, labels) in splits().items()
+    }
     for seed, (name, scale) in enumerate({"faint": 1e-35, "guided": 1.0, "again": 1.0}.items()):
         recipe = replace(QUICK, vid=("layers.2=layers.1",), vid_scale=scale)
         models = seeded(Dropping, seed), seeded(teacher, seed)
-        do(Work(tmp_path / "run", name, weigh, models[0], data, 3, recipe, "cpu", models[1]), Watch())
+        job = TrainingJob(tmp_path / "run", name, models[0], data, 3, recipe, "cpu", as_rule(weigh), models[1])
+        run_job(job, Callbacks())
     plain, faint, other, again = (
-        bits(from_bytes(Ledger(tmp_path / "run" / "arms" / name).read("parameters.safetensors"), name))
+        bits(from_bytes(CheckpointStore(tmp_path / "run" / "arms" / name).read("parameters.safetensors"), name))
         for name in ("weigh", "faint", "guided", "again")
     )
     assert plain == faint and plain != other

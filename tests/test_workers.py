@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from wdistill.errors import UnfinishedError
-from wdistill.signals import Stop
+from wdistill.core.errors import UnfinishedError
+from wdistill.core.signals import Stop
 from wdistill.training.stage import StoppedError
-from wdistill.training.workers import _side_by_side
+from wdistill.training.workers import _in_parallel
 
 
 class Process:
@@ -43,5 +43,5 @@ def test_a_broken_pool_leaves_no_process_behind(late: bool, signal: int | None, 
     if signal:
         stop.signal = signal
     with pytest.raises(error):
-        _side_by_side(pool, [SimpleNamespace(name="teacher"), SimpleNamespace(name="student")], stop)  # type: ignore[arg-type,list-item]
+        _in_parallel(pool, [SimpleNamespace(name="teacher"), SimpleNamespace(name="student")], stop)  # type: ignore[arg-type,list-item]
     assert all(process.ended for process in pool._processes.values())

@@ -5,8 +5,7 @@ Names that have to do with training are imported when they are first used.
 
 from typing import TYPE_CHECKING, Any
 
-from wdistill.confidence import entropy, margin
-from wdistill.errors import (
+from wdistill.core.errors import (
     BusyError,
     CheckpointError,
     ConfigError,
@@ -19,63 +18,55 @@ from wdistill.errors import (
     WdistillError,
     WdistillWarning,
 )
-from wdistill.evidence import Evidence, Scores
-from wdistill.rules import (
-    EntropyMean,
-    Fitted,
-    Rule,
-    Weighed,
-    compose,
-    debiased,
-    fidelity,
-    oracle,
-    rule,
-    threshold,
-    unweighted,
-    weigh,
-)
-from wdistill.states import load, save
-from wdistill.weighting import debiasing_weight, distortion
+from wdistill.weights.confidence import entropy, margin
+from wdistill.weights.debiased import debiased
+from wdistill.weights.equations import debiasing_weight, distortion
+from wdistill.weights.evidence import Evidence, Scores
+from wdistill.weights.rule import Fitted, Rule, Weighed, compose, rule, weigh
+from wdistill.weights.rules import EntropyMean, fidelity, oracle, threshold, unweighted
+from wdistill.weights.saved import load, save
 
 if TYPE_CHECKING:
-    from wdistill.arms import Arm, arm, shuffled
-    from wdistill.distillation import Report, advise, distill
-    from wdistill.exporting import export_student, load_student
-    from wdistill.methods.teaching import best
-    from wdistill.outcome import Epoch, Outcome, Refresh, Training
-    from wdistill.recipe import Recipe
-    from wdistill.runs import read_run
+    from wdistill.methods.best import best
+    from wdistill.runs.arms import Arm, arm
+    from wdistill.runs.folder import read_run
+    from wdistill.runs.outcome import Epoch, Outcome, Refresh, Training
+    from wdistill.runs.recipe import Recipe
     from wdistill.training.data import Data
+    from wdistill.training.distill import advise, distill
+    from wdistill.training.export import export_student, load_student
     from wdistill.training.inputs import Streamed
-    from wdistill.training.mobilenet import MobileNet
-    from wdistill.training.networks import CNN, MLP
-    from wdistill.training.resnet import CifarResNet, ResNet
+    from wdistill.training.models.mobilenet import MobileNet
+    from wdistill.training.models.networks import CNN, MLP
+    from wdistill.training.models.resnet import CifarResNet, ResNet
+    from wdistill.training.run import Report
+    from wdistill.weights.rules import shuffled
 
 __version__ = "0.1.0"
 
 _LATER = {
-    "Arm": "arms",
-    "CNN": "training.networks",
-    "CifarResNet": "training.resnet",
+    "Arm": "runs.arms",
+    "CNN": "training.models.networks",
+    "CifarResNet": "training.models.resnet",
     "Data": "training.data",
-    "Epoch": "outcome",
-    "MLP": "training.networks",
-    "MobileNet": "training.mobilenet",
-    "Outcome": "outcome",
-    "Recipe": "recipe",
-    "Refresh": "outcome",
-    "Report": "distillation",
-    "ResNet": "training.resnet",
+    "Epoch": "runs.outcome",
+    "MLP": "training.models.networks",
+    "MobileNet": "training.models.mobilenet",
+    "Outcome": "runs.outcome",
+    "Recipe": "runs.recipe",
+    "Refresh": "runs.outcome",
+    "Report": "training.run",
+    "ResNet": "training.models.resnet",
     "Streamed": "training.inputs",
-    "Training": "outcome",
-    "arm": "arms",
-    "advise": "distillation",
-    "best": "methods.teaching",
-    "distill": "distillation",
-    "export_student": "exporting",
-    "load_student": "exporting",
-    "read_run": "runs",
-    "shuffled": "arms",
+    "Training": "runs.outcome",
+    "arm": "runs.arms",
+    "advise": "training.distill",
+    "best": "methods.best",
+    "distill": "training.distill",
+    "export_student": "training.export",
+    "load_student": "training.export",
+    "read_run": "runs.folder",
+    "shuffled": "weights.rules",
 }
 
 __all__ = [

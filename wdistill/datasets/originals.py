@@ -1,9 +1,10 @@
-"""The official files of a data set: where they lie, whether they are the published ones, and how to get them."""
+"""The official files of a data set: finding, checking, unpacking and downloading them."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import tarfile
 import urllib.request
 import zlib
@@ -13,202 +14,213 @@ from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from wdistill import store
-from wdistill.errors import FileError
-from wdistill.progress import progress
+from wdistill.core import store
+from wdistill.core.errors import FileError, unreadable
+from wdistill.core.progress import progress
 
-LARGEST = 1 << 29  # bytes of one file that is read whole; the largest official one has 182,040,794
-BLOCK = 1 << 20  # bytes read at once of what is not kept in memory
-TRIES = 3  # of a download whose connection fails
-PATIENCE = 60  # seconds without a byte after which a connection has failed
+MAX_BYTES = 1 << 29  # of a file that is read whole; the largest official one has 182,040,794
+MAX_UNPACKED = 200 << 20  # bytes of the files in an archive altogether; those of the largest official one are 184,380,000
+MAX_MEMBERS, MAX_NAME = 1000, 1 << 16  # files in an archive, and bytes of a long name
+BLOCK = 1 << 20  # bytes of a read from a stream
+ATTEMPTS = 3  # at a download whose connection fails
+TIMEOUT = 60  # seconds without a byte after which a connection has failed
 
 
 @dataclass(frozen=True)
 class Original:
-    """One official file, and the files that are packed in it."""
+    """One official file, and the files packed in it."""
 
     name: str  # as it is downloaded
     md5: str  # as it was published
-    address: str = ""  # none: it is not to be had by a plain download
-    holds: Mapping[str, str] = field(default_factory=dict)  # files packed in it, and the MD5 or SHA-256 of their contents
+    url: str = ""  # empty if it has no public download
+    packed: Mapping[str, str] = field(default_factory=dict)  # names of the files in it, and their MD5 or SHA-256
 
 
-class _LostError(Exception):
-    """The network did not deliver."""
+class _DownloadError(Exception):
+    """The connection failed."""
 
 
-def look_for(folder: Path, name: str) -> Path | None:
+def find_file(folder: Path, name: str) -> Path | None:
     """A file or folder of this name in `folder`, or one folder deeper."""
     return next((path for path in (folder / name, *sorted(folder.glob(f"*/{name}"))) if path.exists()), None)
 
 
 def missing(folder: Path, originals: Sequence[Original]) -> list[Original]:
-    """Those that are there neither as downloaded nor unpacked."""
+    """Official files that are neither there as downloaded nor unpacked."""
 
-    def there(original: Original) -> bool:
-        unpacked = [look_for(folder, name) for name in original.holds]
-        return look_for(folder, original.name) is not None or (bool(unpacked) and None not in unpacked)
+    def exists(original: Original) -> bool:
+        unpacked = [find_file(folder, name) for name in original.packed]
+        return find_file(folder, original.name) is not None or (bool(unpacked) and None not in unpacked)
 
-    return [each for each in originals if not there(each)]
+    return [original for original in originals if not exists(original)]
 
 
 def read_original(folder: Path, original: Original, *, unofficial: bool) -> tuple[dict[str, bytes], bool]:
-    """The contents by name, and whether they are the published ones; others are an error unless `unofficial` lets them in.
+    """The contents by name, and whether they are the published ones; if not, an error unless `unofficial`.
 
-    A packed file is the published one if its MD5 is, or if everything in it is: the same files may have been packed anew.
+    An archive is the published one if its MD5 matches, or the digests of all files in it: others may have packed them again.
     """
-    packed, fault = look_for(folder, original.name), None
-    if packed is None:
-        places = {name: look_for(folder, name) or folder / name for name in original.holds}
-        contents = {name: _read(path) for name, path in places.items()}
+    archive, mismatch = find_file(folder, original.name), None
+    if archive is None:
+        paths = {name: find_file(folder, name) or folder / name for name in original.packed}
+        contents = {name: _read(path) for name, path in paths.items()}
     else:
-        found = md5_of(packed)
-        if found == original.md5:
-            return _unpack(packed, original), True
-        fault = _mismatch(packed, found, original.md5)
+        md5 = md5_of(archive)
+        if md5 == original.md5:
+            return _unpack(archive, original), True
+        mismatch = _mismatch(archive, md5, original.md5)
         try:
-            contents = _unpack(packed, original)
+            contents = _unpack(archive, original)
         except FileError as error:
             if unofficial:
                 raise
-            raise fault from error
-    digests = {name: _digest(contents[name], expected) for name, expected in original.holds.items()}
-    wrong = [name for name, expected in original.holds.items() if digests[name] != expected]
-    if original.holds and not wrong:
+            raise mismatch from error
+    digests = {name: _digest(contents[name], expected) for name, expected in original.packed.items()}
+    wrong = [name for name, expected in original.packed.items() if digests[name] != expected]
+    if original.packed and not wrong:
         return contents, True
     if unofficial:
         return contents, False
-    raise fault or _mismatch(places[wrong[0]], digests[wrong[0]], original.holds[wrong[0]])
+    raise mismatch or _mismatch(paths[wrong[0]], digests[wrong[0]], original.packed[wrong[0]])
 
 
 def is_published(path: Path, original: Original, *, unofficial: bool) -> bool:
-    """Whether a file too large to be read whole is the published one; another is an error unless `unofficial` lets it in."""
-    found = md5_of(path)
-    if found != original.md5 and not unofficial:
-        raise _mismatch(path, found, original.md5)
-    return found == original.md5
+    """Whether a file too large to be read whole is the published one; if not, an error unless `unofficial`."""
+    md5 = md5_of(path)
+    if md5 != original.md5 and not unofficial:
+        raise _mismatch(path, md5, original.md5)
+    return md5 == original.md5
 
 
 def md5_of(path: Path) -> str:
-    """The published checksums are MD5: enough against accidents, and all there is."""
+    """The published checksums are MD5: good enough against accidents."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise cannot_read(path, error) from error
 
 
 def _digest(content: bytes, like: str) -> str:
-    """The digest of the same kind as `like`."""
+    """SHA-256 or MD5, whichever `like` is."""
     return store.digest(content) if len(like) == 64 else hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
+            content = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise cannot_read(path, error) from error
     return _bounded(content, path)
 
 
 def _unpack(path: Path, original: Original) -> dict[str, bytes]:
-    """What is in a packed file, by name; a file that is not packed is its own content. Nothing is written."""
+    """The files in an archive by name, or the file itself if it is not packed. Nothing is written."""
     try:
         if path.name.endswith(".tar.gz"):
-            contents = _members(path, original.holds)
+            contents = _members(path, original.packed)
         elif path.suffix == ".gz":
             with gzip.open(path) as file:
-                contents = {path.stem: _bounded(file.read(LARGEST + 1), path)}
+                contents = {path.stem: _unpacked(file, path, MAX_UNPACKED)}
         else:
             return {path.name: _read(path)}
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
-        raise unreadable(path, error) from error
-    lost = [name for name in original.holds if name not in contents]
-    if lost:
-        raise FileError(
-            "files are missing in the archive",
-            where=str(path),
-            found=f"no {', '.join(lost)}",
-            expected=", ".join(original.holds),
-            remedy="get the archive again",
-        )
+        raise cannot_read(path, error) from error
+    absent = [name for name in original.packed if name not in contents]
+    if absent:
+        what, expected = "files are missing in the archive", ", ".join(original.packed)
+        raise unreadable(what, path, f"no {', '.join(absent)}", expected, "get the archive again")
     return contents
+
+
+class _Member(tarfile.TarInfo):
+    """A file in an archive; what tarfile would read whole before anybody can look at it is refused."""
+
+    LONG = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Any:
+        if self.type == tarfile.GNUTYPE_SPARSE or (self.type in self.LONG and self.size > MAX_NAME):
+            raise tarfile.ReadError(f"a sparse file, or a name of {self.size:,} bytes")
+        return super()._proc_member(archive)  # type: ignore[misc]
+
+    def _proc_gnusparse_10(self, *_: Any) -> None:
+        raise tarfile.ReadError("a sparse file")
 
 
 def _members(path: Path, names: Mapping[str, str]) -> dict[str, bytes]:
-    """The wanted plain files of a tar archive, in whatever folder they are; links, devices and all else are passed over."""
+    """Regular files of a tar archive by their bare names, in any folder; links and devices are skipped."""
     contents: dict[str, bytes] = {}
-    with gzip.open(path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
-        for member in archive:
+    with gzip.open(path) as file, tarfile.open(fileobj=file, mode="r|", tarinfo=_Member) as archive:
+        for count, member in enumerate(archive):
+            left = MAX_UNPACKED - sum(map(len, contents.values()))
+            if count == MAX_MEMBERS or member.size > left or file.tell() > MAX_BYTES:
+                raise _too_large(path, f"more than {MAX_MEMBERS} files, or than {MAX_UNPACKED:,} bytes in them")
             name = PurePosixPath(member.name).name
             if name in names and name not in contents and member.isreg():
-                inside = archive.extractfile(member)
-                assert inside is not None
-                contents[name] = _bounded(inside.read(LARGEST + 1), path)
+                contents[name] = _unpacked(archive.extractfile(member), path, left)
                 if len(contents[name]) != member.size:
                     raise EOFError(f"{name} ends after {len(contents[name]):,} of {member.size:,} bytes")
-        while file.read(BLOCK):  # to the end, where gzip compares its own checksum
-            pass
+        while file.read(BLOCK):  # to the end, where gzip checks its own checksum
+            if file.tell() > MAX_BYTES:
+                raise _too_large(path, f"more than {MAX_BYTES:,} bytes when unpacked")
     return contents
 
 
+def _unpacked(file: Any, path: Path, limit: int) -> bytes:
+    """All bytes of a file in an archive; an error as soon as there are more than `limit`."""
+    content = io.BytesIO()
+    while block := file.read(BLOCK):
+        content.write(block)
+        if content.tell() > limit:
+            raise _too_large(path, f"more than {limit:,} bytes when unpacked")
+    return content.getvalue()
+
+
 def _bounded(content: bytes, path: Path) -> bytes:
-    if len(content) > LARGEST:
-        raise FileError(
-            "the file is too large",
-            where=str(path),
-            found=f"more than {LARGEST:,} bytes when read",
-            expected="a file of the size of the official one",
-            remedy="get the official file",
-        )
+    if len(content) > MAX_BYTES:
+        raise _too_large(path, f"more than {MAX_BYTES:,} bytes when read")
     return content
 
 
-def unreadable(path: Path, error: Exception) -> FileError:
-    return FileError(
-        "the file cannot be read",
-        where=str(path),
-        found=f"{type(error).__name__}: {error}",
-        expected="the official file, whole",
-        remedy="get it again; a download may have ended early",
-    )
+def _too_large(path: Path, found: str) -> FileError:
+    expected, remedy = "a file of the size of the official one", "get the official file"
+    return unreadable("the file is too large", path, found, expected, remedy)
 
 
-def _mismatch(path: Path, found: str, expected: str) -> FileError:
-    return FileError(
-        "this is not the official file",
-        where=str(path),
-        found=f"digest {found}",
-        expected=expected,
-        remedy="remove it and get it again; to use another file of the same format all the same, pass --unofficial",
-    )
+def cannot_read(path: Path, error: Exception) -> FileError:
+    remedy = "get it again; a download may have ended early"
+    return unreadable("the file cannot be read", path, error, "the complete official file", remedy)
 
 
-def absent(folder: Path, names: Sequence[str], found: str, remedy: str) -> FileError:
-    return FileError(
-        "the official files are not all there", where=str(folder), found=found, expected=", ".join(names), remedy=remedy
-    )
+def _mismatch(path: Path, digest: str, expected: str) -> FileError:
+    remedy = "remove it and get it again; to use another file of the same format anyway, pass --unofficial"
+    return unreadable("this is not the official file", path, f"digest {digest}", expected, remedy)
+
+
+def incomplete(folder: Path, originals: Sequence[Original], found: str, remedy: str) -> FileError:
+    names = ", ".join(original.name for original in originals)
+    return unreadable("official files are missing", folder, found, names, remedy)
 
 
 def download(folder: Path, wanted: Sequence[Original]) -> None:
-    """Get files from their addresses; each gets its name once its digest is right."""
+    """Download files; a file gets its name once its digest is right."""
     store.make_folder(folder, parents=True)
     for original in wanted:
         try:
             _fetch(original, folder / original.name)
-        except _LostError as error:
+        except _DownloadError as error:
             left = missing(folder, wanted)
-            remedy = f"get {', '.join(each.address for each in left)} and put them into {folder}"
-            raise absent(folder, [each.name for each in left], f"no download: {error}", remedy) from error
+            remedy = f"get {', '.join(original.url for original in left)} and put them into {folder}"
+            raise incomplete(folder, left, f"no download: {error}", remedy) from error
 
 
 def _fetch(original: Original, path: Path) -> None:
-    for left in reversed(range(TRIES)):
+    for attempt in range(1, ATTEMPTS + 1):
         try:
             return _save(original, path)
-        except _LostError:
-            if not left:
+        except _DownloadError:
+            if attempt == ATTEMPTS:
                 raise
     return None
 
@@ -216,34 +228,30 @@ def _fetch(original: Original, path: Path) -> None:
 def _save(original: Original, path: Path) -> None:
     digest, size = hashlib.md5(usedforsecurity=False), 0
     try:
-        response = urllib.request.urlopen(original.address, timeout=PATIENCE)
+        response = urllib.request.urlopen(original.url, timeout=TIMEOUT)
     except (OSError, HTTPException) as error:
-        raise _LostError(f"{original.address}: {error}") from error
+        raise _DownloadError(f"{original.url}: {error}") from error
     total = response.headers.get("Content-Length", "")
     with (
         response,
         store.writing(path) as file,
         progress(original.name, int(total) if total.isdecimal() else None, "bytes") as tick,
     ):
-        while size <= LARGEST and (block := _next(response, original.address)):
+        while size <= MAX_BYTES and (block := _next(response, original.url)):
             file.write(block)
             digest.update(block)
             size += len(block)
             tick(len(block))
         if total.isdecimal() and size < int(total):
-            raise _LostError(f"{original.address}: ended after {size:,} of {int(total):,} bytes")
+            raise _DownloadError(f"{original.url}: ended after {size:,} of {int(total):,} bytes")
         if digest.hexdigest() != original.md5:
-            raise FileError(
-                "the download is not the published file",
-                where=original.address,
-                found=f"{size:,} bytes with digest {digest.hexdigest()}",
-                expected=original.md5,
-                remedy=f"try again later, or get {original.name} elsewhere and put it into {path.parent}",
-            )
+            what, found = "the download is not the published file", f"{size:,} bytes with digest {digest.hexdigest()}"
+            remedy = f"try again later, or get {original.name} elsewhere and put it into {path.parent}"
+            raise unreadable(what, original.url, found, original.md5, remedy)
 
 
-def _next(response: Any, address: str) -> bytes:
+def _next(response: Any, url: str) -> bytes:
     try:
         return bytes(response.read(BLOCK))
     except (OSError, HTTPException) as error:
-        raise _LostError(f"{address}: {error}") from error
+        raise _DownloadError(f"{url}: {error}") from error

@@ -1,7 +1,7 @@
-"""CelebA and ImageNet: images that are decoded once, several at a time, into one array on the disk.
+"""CelebA and ImageNet: image files that are decoded once, by several processes, into one array on the disk.
 
-Chunk after chunk goes to the end of the array's file, and its digest into a record. After a kill the chunks whose digests
-are right are kept, and none of their images is decoded again.
+Chunk after chunk is appended to the array's file, and its digest to a progress file. After a kill, chunks whose digests are
+right are not decoded again.
 """
 
 from __future__ import annotations
@@ -24,105 +24,102 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wdistill import store
-from wdistill.datasets.arrays import damaged, lacking
-from wdistill.datasets.originals import Original, is_published, look_for, read_original, unreadable
-from wdistill.datasets.prepared import Rows
-from wdistill.errors import FileError, UnfinishedError
-from wdistill.progress import progress
-from wdistill.signals import die_with_parent
+from wdistill.core import store
+from wdistill.core.errors import unreadable, worker_died
+from wdistill.core.progress import progress
+from wdistill.core.signals import die_with_parent
+from wdistill.core.spawning import spawning
+from wdistill.datasets.arrays import damaged, not_installed
+from wdistill.datasets.originals import Original, cannot_read, find_file, is_published, read_original
+from wdistill.datasets.prepared import ImageSplit, npy_bytes, write_digested
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 Fit = Callable[["Image", int], "Image"]
 CHUNK = 256  # images; 38 MB at 224 × 224
-LARGEST_PICTURE = 1 << 26  # bytes of one image file
+MAX_IMAGE_BYTES = 1 << 26  # of one image file
 ORDER = 2012  # the seed of ImageNet's order
 SUFFIXES = (".jpeg", ".jpg", ".png")  # of ImageNet's images; one of the official .JPEG files is a PNG inside
 
-CELEBA_IMAGES = Original(
-    "img_align_celeba.zip", "00d2c5bc6d35e252742224ab0c1e8fcb", holds={"img_align_celeba": ""}
-)  # unpacked, there is no checksum: the images are counted
+CELEBA_IMAGES = Original(  # unpacked, there is no checksum: the images are counted
+    "img_align_celeba.zip", "00d2c5bc6d35e252742224ab0c1e8fcb", packed={"img_align_celeba": ""}
+)
 CELEBA_ATTRIBUTES = Original("list_attr_celeba.txt", "75e246fa4810816ffd6ee81facbd244c")
 CELEBA_PARTS = Original("list_eval_partition.txt", "d32c9cbf5e040fd4025c592c306e6668")
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
+class ImageFiles:
     """The image files of one part in their order, with their labels."""
 
-    place: Path  # the folder or the zip archive that they are in
+    location: Path  # their folder or zip archive
     names: tuple[str, ...]
     labels: NDArray[np.int64]  # (n,)
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class ImageListing:
     """A data set before its images are decoded."""
 
     classes: int
-    train: Pictures
-    test: Pictures
-    fit: Fit  # makes an image square, of the size that is wanted
+    train: ImageFiles
+    test: ImageFiles
+    fit: Fit  # crops and resizes an image to a square
     official: bool  # as far as there are checksums
     source: str
 
 
-def list_celeba(folder: Path, *, unofficial: bool) -> Listed:
+def list_celeba(folder: Path, *, unofficial: bool) -> ImageListing:
     """CelebA's aligned images, labeled by the attribute Male (1 or 0); the official validation part is left out."""
-    place = look_for(folder, CELEBA_IMAGES.name)
+    archive = find_file(folder, CELEBA_IMAGES.name)
     official, images = True, "unpacked images, of which only the number can be checked"
-    if place is not None:
-        official, images = is_published(place, CELEBA_IMAGES, unofficial=unofficial), CELEBA_IMAGES.name
+    if archive is not None:
+        official, images = is_published(archive, CELEBA_IMAGES, unofficial=unofficial), CELEBA_IMAGES.name
     tables = []
     for original in (CELEBA_ATTRIBUTES, CELEBA_PARTS):
         contents, published = read_original(folder, original, unofficial=unofficial)
-        tables.append(_table(contents[original.name], original.name))
+        tables.append(_read_lines(contents[original.name], original.name))
         official &= published
-    place = place or look_for(folder, "img_align_celeba") or folder / "img_align_celeba"
-    male, parts = _male(tables[0]), _parts(tables[1])
-    there = _inside(place)
-    lost = [name for name in parts if name not in there or name not in male]
-    if lost:
-        raise FileError(
-            "images or their attributes are missing",
-            where=str(place),
-            found=f"{len(lost)} of {len(parts)}, first {lost[0]}",
-            expected=f"every image that {CELEBA_PARTS.name} names, there and in {CELEBA_ATTRIBUTES.name}",
-            remedy="unpack the archive again, or leave it packed",
-        )
+    location = archive or find_file(folder, "img_align_celeba") or folder / "img_align_celeba"
+    male, parts = _read_male(tables[0]), _read_parts(tables[1])
+    paths = _list_files(location)
+    absent = [name for name in parts if name not in paths or name not in male]
+    if absent:
+        what, found = "images or their attributes are missing", f"{len(absent)} of {len(parts)}, first {absent[0]}"
+        expected = f"every image of {CELEBA_PARTS.name}, also in {CELEBA_ATTRIBUTES.name}"
+        raise unreadable(what, location, found, expected, "unpack the archive again, or leave it packed")
 
-    def chosen(part: int) -> Pictures:
-        names = [name for name, each in parts.items() if each == part]
-        return Pictures(place, tuple(there[name] for name in names), np.array([male[name] for name in names], np.int64))
+    def files_of(part: int) -> ImageFiles:
+        names = [name for name, number in parts.items() if number == part]
+        labels = np.array([male[name] for name in names], np.int64)
+        return ImageFiles(location, tuple(paths[name] for name in names), labels)
 
-    return Listed(
-        2, chosen(0), chosen(2), middle_square, official, f"{images}, {CELEBA_ATTRIBUTES.name}, {CELEBA_PARTS.name}"
-    )
+    source = f"{images}, {CELEBA_ATTRIBUTES.name}, {CELEBA_PARTS.name}"
+    return ImageListing(2, files_of(0), files_of(2), middle_square, official, source)
 
 
-def _table(content: bytes, name: str) -> list[list[str]]:
+def _read_lines(content: bytes, name: str) -> list[list[str]]:
     try:
         return [line.split() for line in content.decode("utf-8").splitlines()]
     except UnicodeDecodeError as error:
         raise damaged(name, str(error), "lines of text") from error
 
 
-def _male(lines: list[list[str]]) -> dict[str, int]:
+def _read_male(lines: list[list[str]]) -> dict[str, int]:
     """File name to 1 (Male) or 0, from a count, a line of attribute names and one line of −1 and 1 for every image."""
     name, columns = CELEBA_ATTRIBUTES.name, lines[1] if len(lines) > 1 else []
     if "Male" not in columns or lines[0] != [str(len(lines) - 2)]:
-        found = f"{len(lines)} lines that begin with {lines[0] if lines else 'nothing'}"
-        raise damaged(name, found, "the number of images, the names of the attributes, then a line an image")
-    at, wanted = 1 + columns.index("Male"), 1 + len(columns)
+        found = f"{len(lines)} lines that start with {lines[0] if lines else 'nothing'}"
+        raise damaged(name, found, "the number of images, the names of the attributes, then a line for every image")
+    at, length = 1 + columns.index("Male"), 1 + len(columns)
     for number, words in enumerate(lines[2:], 3):
-        if len(words) != wanted or words[at] not in ("-1", "1"):
+        if len(words) != length or words[at] not in ("-1", "1"):
             raise damaged(name, f"line {number}: {' '.join(words)[:60]!r}", f"a file name and {len(columns)} times −1 or 1")
     return {words[0]: int(words[at] == "1") for words in lines[2:]}
 
 
-def _parts(lines: list[list[str]]) -> dict[str, int]:
+def _read_parts(lines: list[list[str]]) -> dict[str, int]:
     """File name to 0 (train), 1 (validation) or 2 (test)."""
     if not lines:
         raise damaged(CELEBA_PARTS.name, "no lines", "a line for every image")
@@ -132,68 +129,60 @@ def _parts(lines: list[list[str]]) -> dict[str, int]:
     return {words[0]: int(words[1]) for words in lines}
 
 
-def _inside(place: Path) -> dict[str, str]:
-    """The files of a folder or a zip archive: the bare name, and the name in there."""
+def _list_files(location: Path) -> dict[str, str]:
+    """The files of a folder or a zip archive: bare name to path inside it."""
     try:
-        if place.is_dir():
-            return {entry.name: entry.name for entry in os.scandir(place)}
-        with zipfile.ZipFile(place) as archive:
+        if location.is_dir():
+            return {entry.name: entry.name for entry in os.scandir(location)}
+        with zipfile.ZipFile(location) as archive:
             return {PurePosixPath(name).name: name for name in archive.namelist()}
     except (OSError, zipfile.BadZipFile) as error:
-        raise unreadable(place, error) from error
+        raise cannot_read(location, error) from error
 
 
-def list_imagenet(folder: Path, *, unofficial: bool) -> Listed:
+def list_imagenet(folder: Path, *, unofficial: bool) -> ImageListing:
     """ImageNet's class folders train/n01440764/*.JPEG and val/n01440764/*.JPEG; classes are numbered by name.
 
-    The train images are in an order drawn once and for all, since by name they would come class after class, and "the first
-    N" would be few classes. There are no checksums: `official` is for the caller to say, by the numbers of images.
+    The train images are shuffled once with a fixed seed: sorted by name, the first N would be of few classes. There are no
+    checksums: the caller compares the numbers of images with the published ones.
     """
-    places = {part: look_for(folder, part) or folder / part for part in ("train", "val")}
-    wnids = {part: _class_folders(place) for part, place in places.items()}
+    locations = {part: find_file(folder, part) or folder / part for part in ("train", "val")}
+    wnids = {part: _class_folders(location) for part, location in locations.items()}
     if wnids["train"] != wnids["val"]:
         odd = sorted(set(wnids["train"]) ^ set(wnids["val"]))
-        raise FileError(
-            "train and val have other classes",
-            where=str(folder),
-            found=f"{len(wnids['train'])} and {len(wnids['val'])} class folders, {len(odd)} of them only in one: {odd[0]} …",
-            expected="the same class folders in both",
-            remedy="unpack every class into its folder in train, and move every image in val into the folder of its class",
-        )
-    train, test = (_in_class_folders(place, wnids["train"]) for place in places.values())
+        found = f"{len(wnids['train'])} and {len(wnids['val'])} class folders, {len(odd)} of them only in one: {odd[0]} …"
+        remedy = "unpack every class into its folder in train, and move every image in val into the folder of its class"
+        raise unreadable("train and val have other classes", folder, found, "the same class folders in both", remedy)
+    train, test = (_in_class_folders(location, wnids["train"]) for location in locations.values())
     order = np.random.default_rng(ORDER).permutation(len(train.names))
-    train = Pictures(train.place, tuple(train.names[i] for i in order.tolist()), train.labels[order])
+    train = ImageFiles(train.location, tuple(train.names[i] for i in order.tolist()), train.labels[order])
     source = f"class folders; no checksums exist, images are counted; train images in the order of seed {ORDER}"
-    return Listed(len(wnids["train"]), train, test, short_side, True, source)
+    return ImageListing(len(wnids["train"]), train, test, short_side, True, source)
 
 
-def _class_folders(place: Path) -> list[str]:
+def _class_folders(location: Path) -> list[str]:
     try:
-        found = sorted(entry.name for entry in os.scandir(place) if entry.is_dir() and not entry.name.startswith("."))
+        names = sorted(entry.name for entry in os.scandir(location) if entry.is_dir() and not entry.name.startswith("."))
     except OSError as error:
-        raise unreadable(place, error) from error
-    if not found:
-        raise FileError(
-            "no class folders",
-            where=str(place),
-            found="no folders",
-            expected="a folder for every class, such as n01440764, with its images",
-            remedy="put every image into the folder of its class; for val, the development kit tells the classes",
-        )
-    return found
+        raise cannot_read(location, error) from error
+    if not names:
+        expected = "a folder for every class, such as n01440764, with its images"
+        remedy = "put every image into the folder of its class; for val, the development kit has the classes"
+        raise unreadable("no class folders", location, "no folders", expected, remedy)
+    return names
 
 
-def _in_class_folders(place: Path, wnids: Sequence[str]) -> Pictures:
+def _in_class_folders(location: Path, wnids: Sequence[str]) -> ImageFiles:
     names: list[str] = []
     labels: list[int] = []
     for label, wnid in enumerate(wnids):
         try:
-            found = sorted(entry.name for entry in os.scandir(place / wnid) if entry.name.lower().endswith(SUFFIXES))
+            files = sorted(entry.name for entry in os.scandir(location / wnid) if entry.name.lower().endswith(SUFFIXES))
         except OSError as error:
-            raise unreadable(place / wnid, error) from error
-        names += [f"{wnid}/{each}" for each in found]
-        labels += [label] * len(found)
-    return Pictures(place, tuple(names), np.array(labels, np.int64))
+            raise cannot_read(location / wnid, error) from error
+        names += [f"{wnid}/{file}" for file in files]
+        labels += [label] * len(files)
+    return ImageFiles(location, tuple(names), np.array(labels, np.int64))
 
 
 def middle_square(image: Image, size: int) -> Image:
@@ -201,7 +190,7 @@ def middle_square(image: Image, size: int) -> Image:
     from PIL.Image import Resampling
 
     edge = min(image.size)
-    left, top = ((whole - edge) // 2 for whole in image.size)
+    left, top = ((side - edge) // 2 for side in image.size)
     return image.crop((left, top, left + edge, top + edge)).resize((size, size), Resampling.BILINEAR)
 
 
@@ -210,38 +199,37 @@ def short_side(image: Image, size: int) -> Image:
     from PIL.Image import Resampling
 
     short = round(size * 256 / 224)
-    width, height = (short * whole // min(image.size) for whole in image.size)
+    width, height = (short * side // min(image.size) for side in image.size)
     left, top = (width - size) // 2, (height - size) // 2
     return image.resize((width, height), Resampling.BILINEAR).crop((left, top, left + size, top + size))
 
 
 def decode_part(
-    folder: Path, part: str, pictures: Pictures, fit: Fit, size: int, workers: int
-) -> tuple[Rows, dict[str, str]]:
-    """Decode a part into `folder`: (n, 3, size, size) inputs, labels, the list of files; and their digests."""
-    listing = "".join(f"{label}\t{name}\n" for name, label in zip(pictures.names, pictures.labels.tolist(), strict=True))
-    buffer = io.BytesIO()
-    np.save(buffer, pictures.labels, allow_pickle=False)
-    small = {f"{part}.files.txt": listing.encode(), f"{part}.labels.npy": buffer.getvalue()}
-    for name, content in small.items():
-        store.write_bytes(folder / name, content)
-    digests = {name: store.digest(content) for name, content in small.items()}
+    folder: Path, part: str, files: ImageFiles, fit: Fit, size: int, workers: int
+) -> tuple[ImageSplit, dict[str, str]]:
+    """Decode a part into `folder`: inputs (n, 3, size, size), labels, the list of files; returns also their digests."""
+    listing = "".join(f"{label}\t{name}\n" for name, label in zip(files.names, files.labels.tolist(), strict=True))
+    small = {f"{part}.files.txt": listing.encode(), f"{part}.labels.npy": npy_bytes(files.labels)}
+    digests = {name: write_digested(folder / name, content) for name, content in small.items()}
     array = f"{part}.inputs.npy"
-    digests[array] = _decode_all(folder / array, pictures, fit, size, workers, digests[f"{part}.files.txt"])
-    return Rows(np.load(folder / array, mmap_mode="r", allow_pickle=False), pictures.labels), digests
+    digests[array] = _decode_all(folder / array, files, fit, size, workers, digests[f"{part}.files.txt"])
+    return ImageSplit(np.load(folder / array, mmap_mode="r", allow_pickle=False), files.labels), digests
 
 
-def _decode_all(target: Path, pictures: Pictures, fit: Fit, size: int, workers: int, files: str) -> str:
-    """Bring the array to its end, from wherever an earlier run left it; its digest."""
-    scratch, record, names = target.with_suffix(".part"), record_of(target), pictures.names
-    plan = {"files": files, "size": size, "chunk": CHUNK}
-    told = _told(record)
-    if told.get("plan") != plan or not (scratch.exists() or target.exists()):
-        told = {"plan": plan, "chunks": [], "whole": ""}
-    if not told["whole"]:
-        header, length = _header((len(names), 3, size, size)), 3 * size * size * CHUNK
+def _decode_all(target: Path, files: ImageFiles, fit: Fit, size: int, workers: int, listing: str) -> str:
+    """Complete the array, resuming where an earlier run stopped; returns its digest. `listing`: the digest of the files."""
+    scratch, progress_path, names = target.with_suffix(".part"), progress_file(target), files.names
+    plan = {"files": listing, "size": size, "chunk": CHUNK}
+    state = _read_progress(progress_path)
+    if scratch.is_symlink():
+        what, expected = "this is not the file that was begun", "a file of its own for every array"
+        raise unreadable(what, scratch, "a link", expected, "remove it, or move it elsewhere")
+    if state.get("plan") != plan or not (scratch.exists() or target.exists()):
+        state = {"plan": plan, "chunks": [], "whole": ""}
+    if not state["whole"]:
+        header, length = store.npy_header((len(names), 3, size, size), np.dtype(np.uint8)), 3 * size * size * CHUNK
         whole = hashlib.sha256(header)
-        digests = _kept(scratch, header, told["chunks"], length, whole)
+        digests = _intact_chunks(scratch, header, state["chunks"], length, whole)
         store.check_space(target.parent, length * (len(names) // CHUNK + 1 - len(digests)), target.name)
         if not digests:
             store.write_at(scratch, 0, header)
@@ -249,82 +237,81 @@ def _decode_all(target: Path, pictures: Pictures, fit: Fit, size: int, workers: 
         chunks = [names[first : first + CHUNK] for first in range(done, len(names), CHUNK)]
         with progress(f"decoding {target.name}", len(names), "images") as tick:
             tick(done)
-            for images in _in_order(partial(decode, pictures.place, fit, size), chunks, workers):
+            for images in _in_order(partial(decode, files.location, fit, size), chunks, workers):
                 content = images.data.cast("B")
                 store.write_at(scratch, len(header) + len(digests) * length, content)
                 whole.update(content)
                 digests.append(store.digest(content))
-                store.write_bytes(record, json.dumps({"plan": plan, "chunks": digests, "whole": ""}).encode())
+                store.write_bytes(progress_path, json.dumps({"plan": plan, "chunks": digests, "whole": ""}).encode())
                 tick(len(images))
-        told = {"plan": plan, "chunks": digests, "whole": whole.hexdigest()}
-        store.write_bytes(record, json.dumps(told).encode())
+        state = {"plan": plan, "chunks": digests, "whole": whole.hexdigest()}
+        store.write_bytes(progress_path, json.dumps(state).encode())
     if scratch.exists():
         store.rename(scratch, target)
-    return str(told["whole"])
+    return str(state["whole"])
 
 
-def record_of(target: Path) -> Path:
-    """Where it is kept how far an array has come."""
+def remove_progress(target: Path) -> None:
+    """Remove the record of the chunks of an array that is complete."""
+    if _read_progress(progress_file(target)).get("whole"):
+        store.remove(progress_file(target))
+
+
+def progress_file(target: Path) -> Path:
+    """The file beside an array with the digests of its finished chunks."""
     return target.with_suffix(".progress.json")
 
 
-def _told(record: Path) -> dict[str, Any]:
+def _read_progress(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(record.read_text())
-    except (OSError, ValueError):
+        state = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return state if isinstance(state, dict) else {}
 
 
-def _header(shape: tuple[int, ...]) -> bytes:
-    buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(buffer, {"descr": "|u1", "fortran_order": False, "shape": shape})
-    return buffer.getvalue()
-
-
-def _kept(scratch: Path, header: bytes, digests: Sequence[str], length: int, whole: Any) -> list[str]:
-    """The digests of those chunks of an earlier run that are as they were written; they go into the digest of the whole."""
-    kept: list[str] = []
+def _intact_chunks(scratch: Path, header: bytes, digests: Sequence[str], length: int, whole: Any) -> list[str]:
+    """The digests of an earlier run's chunks before the first damaged one; updates `whole`, the array's hash, with them."""
+    intact: list[str] = []
     if not digests or not scratch.exists():
-        return kept
+        return intact
     with scratch.open("rb") as file, progress(f"checking {scratch.name}", len(digests), "chunks") as tick:
-        intact = file.read(len(header)) == header
+        if file.read(len(header)) != header:
+            return intact
         for expected in digests:
             content = file.read(length)
-            intact &= store.digest(content) == expected
-            if not intact:
+            if store.digest(content) != expected:
                 break
             whole.update(content)
-            kept.append(expected)
+            intact.append(expected)
             tick(1)
-    return kept
+    return intact
 
 
 def _in_order(
     work: Callable[[Sequence[str]], NDArray[np.uint8]], chunks: Iterable[Sequence[str]], workers: int
 ) -> Iterator[NDArray[np.uint8]]:
-    """The chunks decoded, in their order; no more than two for every worker are under way."""
+    """The decoded chunks in order; at most two per worker are pending."""
     if workers == 1:
         yield from map(work, chunks)
         return
-    with _crew(workers) as pool:
-        waiting: deque[Any] = deque()
+    with _worker_pool(workers) as pool:
+        pending: deque[Any] = deque()
         for chunk in chunks:
-            waiting.append(pool.submit(work, chunk))
-            if len(waiting) == 2 * workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            pending.append(pool.submit(work, chunk))
+            if len(pending) == 2 * workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
 
 @contextmanager
-def _crew(workers: int) -> Iterator[Any]:
-    """A pool of processes that die with this one, and at once when the block ends badly."""
+def _worker_pool(workers: int) -> Iterator[Any]:
+    """A pool of processes that end with this one, and immediately if the block raises."""
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import get_context
 
-    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin) as pool:
+    with spawning() as context, ProcessPoolExecutor(workers, context, initializer=_start_worker) as pool:
         try:
             yield pool
         except BaseException as error:
@@ -334,66 +321,56 @@ def _crew(workers: int) -> Iterator[Any]:
                 process.terminate()
             if not isinstance(error, BrokenProcessPool):
                 raise
-            raise UnfinishedError(
-                "a worker process died",
-                where="workers",
-                found="it was killed, or ran out of memory, or could not begin",
-                expected="processes that live until their work is done",
-                remedy="run again to go on; with fewer workers if memory was short",
-            ) from None
+            raise worker_died("workers") from None
 
 
-def _begin() -> None:
-    """A worker's first act. Ctrl-C reaches the parent, which ends its workers."""
+def _start_worker() -> None:
+    """Ctrl-C reaches the parent, which ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent()
 
 
-def decode(place: Path, fit: Fit, size: int, names: Sequence[str]) -> NDArray[np.uint8]:
-    """(n, 3, size, size) images of the files in a folder or zip archive."""
+def decode(location: Path, fit: Fit, size: int, names: Sequence[str]) -> NDArray[np.uint8]:
+    """Images (n, 3, size, size) of files in a folder or zip archive."""
     images = np.empty((len(names), 3, size, size), np.uint8)
     for row, name in enumerate(names):
-        images[row] = decode_one(place, fit, size, name)
+        images[row] = decode_one(location, fit, size, name)
     return images
 
 
-def decode_one(place: Path, fit: Fit, size: int, name: str) -> NDArray[np.uint8]:
-    """(3, size, size) image of one file, whatever its colours."""
+def decode_one(location: Path, fit: Fit, size: int, name: str) -> NDArray[np.uint8]:
+    """The image (3, size, size) of one file, converted to RGB."""
     try:
         from PIL import Image
     except ModuleNotFoundError:
-        raise lacking("pillow", str(place)) from None
-    where = f"{place}, {name}" if place.is_file() else str(place / name)
+        raise not_installed("pillow", str(location)) from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(io.BytesIO(_bytes(place, name)), formats=("JPEG", "PNG")) as image:
+            with Image.open(io.BytesIO(_read_image(location, name)), formats=("JPEG", "PNG")) as image:
                 return np.asarray(fit(image.convert("RGB"), size)).transpose(2, 0, 1)
-    except Exception as error:  # Pillow has many ways to say that a file is broken
-        raise FileError(
-            "the image cannot be decoded",
-            where=where,
-            found=f"{type(error).__name__}: {error}",
-            expected="a whole JPEG or PNG image",
-            remedy="get this file again; images that are done are kept",
-        ) from error
+    except Exception as error:  # Pillow raises many kinds for broken files
+        where = f"{location}, {name}" if location.is_file() else location / name
+        expected, remedy = "a whole JPEG or PNG image", "get this file again; images that are done are kept"
+        found = f"{type(error).__name__}: {error}"
+        raise unreadable("the image cannot be decoded", where, found, expected, remedy) from error
 
 
-def _bytes(place: Path, name: str) -> bytes:
-    if place.is_dir():
-        with (place / name).open("rb") as file:
-            content = file.read(LARGEST_PICTURE + 1)
+def _read_image(location: Path, name: str) -> bytes:
+    if location.is_dir():
+        with (location / name).open("rb") as file:
+            content = file.read(MAX_IMAGE_BYTES + 1)
     else:
-        archive = _archive(place, place.stat().st_mtime_ns)
+        archive = _open_zip(location, location.stat().st_mtime_ns)
         with archive.open(name) as member:
-            content = member.read(LARGEST_PICTURE + 1)
-    if len(content) > LARGEST_PICTURE:
-        raise ValueError(f"more than {LARGEST_PICTURE:,} bytes")
+            content = member.read(MAX_IMAGE_BYTES + 1)
+    if len(content) > MAX_IMAGE_BYTES:
+        raise ValueError(f"more than {MAX_IMAGE_BYTES:,} bytes")
     return content
 
 
 @lru_cache(maxsize=1)
-def _archive(path: Path, changed: int) -> zipfile.ZipFile:
-    """A zip archive that stays open: its list of files takes a second to read."""
+def _open_zip(path: Path, changed: int) -> zipfile.ZipFile:
+    """A zip archive that stays open, since reading its list of files takes a second; `changed`: its modification time."""
     return zipfile.ZipFile(path)

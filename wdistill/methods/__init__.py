@@ -1,1 +1,1 @@
-"""Methods: what the student is taught in the second stage, from what is known before it. Arrays only."""
+"""Methods: targets, weights and loss of the student's second stage, from predictions and gold labels. Arrays only."""

@@ -1,4 +1,4 @@
-"""Methods that use gold as labels: other targets than the teacher's, made by whoever has learned from the gold rows."""
+"""Methods that use gold as labels: targets from models that were trained on the gold rows, in place of the teacher's."""
 
 from __future__ import annotations
 
@@ -6,42 +6,43 @@ from dataclasses import replace
 
 import numpy as np
 
-from wdistill.confidence import Floats
-from wdistill.methods.lessons import Case, Lesson, Method, taught
-from wdistill.methods.posterior import fit_posterior, logs
+from wdistill.methods.context import Context, Method, Supervision, supervise
+from wdistill.methods.crossfit import floored_logs
+from wdistill.methods.posterior import fit_posterior
+from wdistill.weights.confidence import Floats
 
 
 def with_gold(method: Method) -> Method:
-    """The same, and the gold rows taught as labels."""
-    return lambda case: method(case).with_gold
+    """The same method, with the gold rows trained on as labels."""
+    return lambda context: method(context).with_gold
 
 
-def retrained(case: Case) -> Lesson:
+def retrained(context: Context) -> Supervision:
     """The targets of a teacher retrained on labeled and gold rows: more labels for the teacher's own recipe."""
-    return taught(case.unlabeled["retrained"], case)
+    return supervise(context.unlabeled["retrained"], context)
 
 
 def corrected(*experts: str) -> Method:
     """The posterior over the truth as target, from the teacher and these experts."""
 
-    def method(case: Case) -> Lesson:
-        return taught(posterior_of(case, experts), case)
+    def method(context: Context) -> Supervision:
+        return supervise(posterior_of(context, experts), context)
 
     return method
 
 
-def posterior_of(case: Case, experts: tuple[str, ...]) -> Floats:
-    """The posterior of these experts, learned from the gold rows, over the truth of the unlabeled rows (n, K)."""
-    known = {name: case.validation[name] for name in experts}
-    return fit_posterior(known, case.labels)(case.unlabeled)
+def posterior_of(context: Context, experts: tuple[str, ...]) -> Floats:
+    """The posterior of these experts, fitted on the gold rows, over the truth of the unlabeled rows (n, K)."""
+    gold = {name: context.validation[name] for name in experts}
+    return fit_posterior(gold, context.labels)(context.unlabeled)
 
 
 def posterior_weighted(*experts: str) -> Method:
     """The teacher's own targets, weighted by 1 − the posterior's chance that its label is wrong."""
 
-    def method(case: Case) -> Lesson:
-        truth, said = posterior_of(case, experts), case.unlabeled["teacher"].argmax(axis=1)
-        return taught(case.unlabeled["teacher"], case, truth[np.arange(len(truth)), said])
+    def method(context: Context) -> Supervision:
+        truth, teacher_label = posterior_of(context, experts), context.unlabeled["teacher"].argmax(axis=1)
+        return supervise(context.unlabeled["teacher"], context, truth[np.arange(len(truth)), teacher_label])
 
     return method
 
@@ -49,15 +50,15 @@ def posterior_weighted(*experts: str) -> Method:
 def posterior_debiased(*experts: str) -> Method:
     """The teacher's own targets, weighted by the student's expected loss on the truth over its loss on the target."""
 
-    def method(case: Case) -> Lesson:
-        truth, losses = posterior_of(case, experts), -logs(case.unlabeled["student"])
-        lesson = taught(case.unlabeled["teacher"], case)
-        on_truth, on_target = (truth * losses).sum(axis=1), (lesson.targets * losses).sum(axis=1)
-        return replace(lesson, weights=np.minimum(1.0, on_truth / np.maximum(on_target, 1e-6)))
+    def method(context: Context) -> Supervision:
+        truth, losses = posterior_of(context, experts), -floored_logs(context.unlabeled["student"])
+        supervision = supervise(context.unlabeled["teacher"], context)
+        on_truth, on_target = (truth * losses).sum(axis=1), (supervision.targets * losses).sum(axis=1)
+        return replace(supervision, weights=np.minimum(1.0, on_truth / np.maximum(on_target, 1e-6)))
 
     return method
 
 
-def labels_alone(case: Case) -> Lesson:
-    """No unlabeled row at all: labeled and gold rows."""
-    return replace(taught(case.unlabeled["teacher"], case, np.zeros(len(case.unlabeled["teacher"]))), gold=True)
+def supervised_only(context: Context) -> Supervision:
+    """Labeled and gold rows only: all unlabeled rows have weight 0."""
+    return replace(supervise(context.unlabeled["teacher"], context, np.zeros(len(context.unlabeled["teacher"]))), gold=True)

@@ -1,9 +1,9 @@
-"""The posterior: what several experts, none of them trusted, say about the truth of a row.
+"""The posterior: the probability of every class being the truth of a row, from the predictions of several experts.
 
     P(truth = c) = softmax(Σ_e slope_e · log p_e + bias)_c
 
-One slope for each expert and one bias for each class: few enough numbers to be learned from a hundred gold rows. A full
-multinomial regression on all the log-probabilities has K² times as many, and loses.
+One slope per expert and one bias per class: few enough parameters to fit on a hundred gold rows. A full multinomial
+regression on all the log-probabilities has K² times as many, and is worse.
 
 A logarithmic opinion pool (Genest and Zidek, Statistical Science 1986) whose slopes are stacked (Wolpert, Neural Networks
 1992) and whose biases calibrate it, as in vector scaling (Guo et al., ICML 2017).
@@ -17,44 +17,42 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wdistill.confidence import Floats
-from wdistill.methods.folds import Ints, out_of_fold
+from wdistill.methods.crossfit import Ints, floored_logs, out_of_fold
+from wdistill.weights.confidence import Floats
 
-FLOOR = 1e-4  # a smaller probability counts as this much: no expert's certainty outvotes all the others
-SPREAD = 0.01  # and all classes at that floor together as no more than this
-SLOPE_PRECISION = 10.0  # of the prior that the first expert alone counts, with slope 1
-BIAS_PRECISION = 30.0  # of the prior that no class is special
+SLOPE_PRECISION = 10.0  # of the prior: slope 1 for the first expert, 0 for the others
+BIAS_PRECISION = 30.0  # of the prior: bias 0 for every class
 
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """How much each expert counts, and each class."""
+    """A fitted posterior: one slope per expert, one bias per class."""
 
     slopes: Mapping[str, float]  # by expert, the teacher first
     biases: Floats  # (K,)
-    known: NDArray[np.bool_]  # (K,) classes of which there was a gold row
+    classes_with_gold: NDArray[np.bool_]  # (K,) classes that at least one gold row has
 
-    def __call__(self, opinions: Mapping[str, Floats]) -> Floats:
-        """Distributions over the truth, from the probabilities (n, K) of every expert: (n, K).
+    def __call__(self, predictions: Mapping[str, Floats]) -> Floats:
+        """Distributions over the truth (n, K), from the probabilities (n, K) of every expert.
 
-        Where the teacher says a class of which there was no gold row, nobody can tell how it errs: its word stands.
+        Where the teacher predicts a class without gold rows, its errors cannot be estimated: its prediction is kept.
         """
-        said = {name: logs(opinions[name]) for name in self.slopes}
-        total = np.asarray(sum(slope * said[name] for name, slope in self.slopes.items()) + self.biases)
-        teacher = next(iter(said.values()))
-        kept = ~self.known[teacher.argmax(axis=1)]
+        log_probabilities = {name: floored_logs(predictions[name]) for name in self.slopes}
+        total = np.asarray(sum(slope * log_probabilities[name] for name, slope in self.slopes.items()) + self.biases)
+        teacher = next(iter(log_probabilities.values()))
+        kept = ~self.classes_with_gold[teacher.argmax(axis=1)]
         total[kept] = teacher[kept]
         return np.exp(_log_softmax(total))
 
 
-def fit_posterior(opinions: Mapping[str, Floats], labels: NDArray[np.integer]) -> Posterior:
+def fit_posterior(predictions: Mapping[str, Floats], labels: NDArray[np.integer]) -> Posterior:
     """Slopes and biases with the largest posterior density; probabilities (m, K) by expert, the teacher first, labels (m,).
 
-    An expert of whom the gold rows say nothing does not count.
+    The prior gives an expert other than the teacher the slope 0: without evidence in the gold rows it is ignored.
     """
     from scipy.optimize import minimize
 
-    stacked = np.stack([logs(each) for each in opinions.values()])  # (E, m, K)
+    stacked = np.stack([floored_logs(probabilities) for probabilities in predictions.values()])  # (E, m, K)
     experts, m, classes = stacked.shape
     prior = np.eye(experts)[0]
     truth = np.zeros((m, classes))
@@ -70,25 +68,19 @@ def fit_posterior(opinions: Mapping[str, Floats], labels: NDArray[np.integer]) -
         return value, np.concatenate([by_slope, residual.sum(axis=0) + BIAS_PRECISION * biases])
 
     start = np.concatenate([prior, np.zeros(classes)])
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300}).x
-    slopes = dict(zip(opinions, found[:experts].tolist(), strict=True))
-    return Posterior(slopes, found[experts:], np.bincount(labels, minlength=classes) > 0)
+    fitted = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300}).x
+    slopes = dict(zip(predictions, fitted[:experts].tolist(), strict=True))
+    return Posterior(slopes, fitted[experts:], np.bincount(labels, minlength=classes) > 0)
 
 
-def cross_fitted(opinions: Mapping[str, Floats], labels: NDArray[np.integer], folds: Ints) -> Floats:
-    """The posterior of every gold row, learned without the rows of its fold; (m, K)."""
+def cross_fitted(predictions: Mapping[str, Floats], labels: NDArray[np.integer], folds: Ints) -> Floats:
+    """Out-of-fold posterior of the gold rows (m, K): each row's is fitted without the rows of its fold."""
 
-    def answer(learning: Ints, asked: Ints) -> Floats:
-        fitted = fit_posterior({name: each[learning] for name, each in opinions.items()}, labels[learning])
-        return fitted({name: each[asked] for name, each in opinions.items()})
+    def fit_and_predict(train: Ints, test: Ints) -> Floats:
+        posterior = fit_posterior({name: values[train] for name, values in predictions.items()}, labels[train])
+        return posterior({name: values[test] for name, values in predictions.items()})
 
-    return out_of_fold(answer, folds)
-
-
-def logs(probabilities: Floats) -> Floats:
-    """Log-probabilities (n, K), floored."""
-    floor = min(FLOOR, SPREAD / probabilities.shape[1])
-    return np.asarray(np.log(np.maximum(np.asarray(probabilities, np.float64), floor)))
+    return out_of_fold(fit_and_predict, folds)
 
 
 def _log_softmax(scores: Floats) -> Floats:

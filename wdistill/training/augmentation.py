@@ -8,22 +8,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wdistill.errors import ConfigError, InputError
+from wdistill.core.errors import not_one_of, wrong_shape
 
 KINDS = ("flip", "translate")
-SHIFT = 0.1  # of width and height, at most
+SHIFT = 0.1  # largest translation, as a share of width and height
 
 
 def augment(inputs: Tensor, kinds: Collection[str], seed_key: int) -> Tensor:
-    """Images (b, C, H, W), each flipped with chance 1/2 and moved by up to a tenth, edge pixels repeated, as `kinds` says.
+    """Flip images (b, C, H, W) with probability 1/2 and translate them by up to a tenth, repeating edge pixels.
 
-    All randomness comes from `seed_key` ≥ 0, which the caller makes from seed, stage, epoch and step.
+    `kinds` says which of the two. All randomness comes from `seed_key` ≥ 0: the key of seed, stage, epoch and step.
     """
     if not kinds:
         return inputs
     _check(inputs, kinds)
     b, _, height, width = inputs.shape
-    random = np.random.default_rng(seed_key)  # all bits of the key count; torch.Generator would look at 32 of them
+    random = np.random.default_rng(seed_key)  # uses all bits of the key; torch.Generator uses 32
     flipped = random.random(b) < 0.5
     down, right = _shift(random.random(b), height), _shift(random.random(b), width)
     rows, columns = np.tile(np.arange(height), (b, 1)), np.tile(np.arange(width), (b, 1))
@@ -46,8 +46,8 @@ def _pixels(inputs: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     index = (rows[:, :, None] * width + columns[:, None, :]).view(b, height * width)
     if inputs.is_contiguous(memory_format=torch.channels_last) and not inputs.is_contiguous():
         last = inputs.permute(0, 2, 3, 1).view(b, height * width, channels)
-        found = last.gather(1, index[:, :, None].expand_as(last))
-        return found.view(b, height, width, channels).permute(0, 3, 1, 2)
+        gathered = last.gather(1, index[:, :, None].expand_as(last))
+        return gathered.view(b, height, width, channels).permute(0, 3, 1, 2)
     flat = inputs.reshape(b, channels, height * width)
     return flat.gather(2, index[:, None, :].expand_as(flat)).view(inputs.shape)
 
@@ -55,18 +55,8 @@ def _pixels(inputs: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 def _check(inputs: Tensor, kinds: Collection[str]) -> None:
     for kind in kinds:
         if kind not in KINDS:
-            raise ConfigError(
-                "unknown augmentation",
-                where="augmentation",
-                found=repr(kind),
-                expected=" or ".join(KINDS),
-                remedy="name one of them, or leave it out",
-            )
+            raise not_one_of("unknown augmentation", "augmentation", kind, KINDS)
     if inputs.ndim != 4:
-        raise InputError(
-            "inputs that are not images cannot be augmented",
-            where="inputs",
-            found=f"shape {tuple(inputs.shape)}, augmentation {', '.join(kinds)}",
-            expected="(rows, channels, height, width)",
-            remedy="leave augmentation out, or shape the inputs as images",
-        )
+        what, found = "only images can be augmented", f"shape {tuple(inputs.shape)}, augmentation {', '.join(kinds)}"
+        expected, remedy = "(rows, channels, height, width)", "leave augmentation out, or shape the inputs as images"
+        raise wrong_shape(what, "inputs", found, expected, remedy)

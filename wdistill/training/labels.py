@@ -1,11 +1,12 @@
-"""The teacher's labels: its logits on every split, computed once, stored by row id in chunks, and read back."""
+"""Predictions of the teacher and of auxiliary models for a whole split: computed once, stored by row id in chunks, read
+back."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,58 +14,78 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from torch import nn
 
-from wdistill.ledger import Ledger
+from wdistill.methods.context import AuxiliaryPredictions
+from wdistill.runs.checkpoints import CheckpointStore
+from wdistill.training import tensors
 from wdistill.training.data import Split
-from wdistill.training.predicting import GRID, predict
-from wdistill.training.stage import StoppedError, Watch
-from wdistill.weighting import log_probabilities
+from wdistill.training.predict import GRID, predict
+from wdistill.training.stage import Callbacks, StoppedError
+from wdistill.weights.equations import log_probabilities, probabilities
+
+if TYPE_CHECKING:
+    from wdistill.training.prepare import Prepared
+    from wdistill.training.run import Run
 
 CHUNK = 1 << 24  # predictions of a chunk
 
 
-def label(
+def label_splits(run: Run, prepared: Prepared, callbacks: Callbacks) -> None:
+    """Lines 2 to 4 of Algorithm 1: the teacher predicts every split once."""
+    splits, recipe, teacher = prepared.splits, run.recipe, prepared.teacher
+    if teacher is None:
+        tables = prepared.tables or {}
+        with_table = {name: split for name, split in splits.items() if name in tables}
+        store_predictions(run.folder / "labels", with_table, by_table(tables, recipe.kind), callbacks)
+        return
+    parameters = CheckpointStore(run.folder / "teacher").read("parameters.safetensors")
+    tensors.load_parameters(teacher, tensors.from_bytes(parameters, "teacher"), "teacher")
+    predict_part = by_module(teacher.to(run.device), recipe.precision, callbacks)
+    store_predictions(run.folder / "labels", splits, predict_part, callbacks)
+
+
+def store_predictions(
     folder: Path,
     splits: Mapping[str, Split],
-    read: Callable[[Split, slice], NDArray[Any]],
-    watch: Watch,
+    predict_part: Callable[[Split, slice], NDArray[Any]],
+    callbacks: Callbacks,
     name: str = "labels",
 ) -> None:
-    """Store the logits (n, K) of every split, chunk by chunk; chunks that are there already are not read again.
+    """Store the logits (n, K) of every split, chunk by chunk; chunks that are already stored are not predicted again.
 
-    `name` is what the progress is called.
+    `name` is shown in the progress.
     """
-    ledger = Ledger(folder)
-    ledger.clean()
-    if ledger.state.get("finished"):
+    checkpoints = CheckpointStore(folder)
+    checkpoints.clean()
+    if checkpoints.state.get("finished"):
         return
     total = sum(len(split) for split in splits.values())
     done = 0
     for split in splits.values():
-        width = int(read(split, slice(0, 1)).shape[1])
+        width = int(predict_part(split, slice(0, 1)).shape[1])
         for number, part in enumerate(_chunks(len(split), width)):
             file = f"{split.name}-{number:06d}.parquet"
-            if file not in ledger.generation.files:
-                content = table_bytes({"id": split.ids[part], "teacher": read(split, part)})
-                ledger.commit({"finished": False}, {file: content})
+            if file not in checkpoints.snapshot.files:
+                content = table_bytes({"id": split.ids[part], "teacher": predict_part(split, part)})
+                checkpoints.commit({"finished": False}, {file: content})
             done += part.stop - part.start
-            watch.say({"stage": name, "what": "labels", "rows": done, "total": total})
-            if watch.stopping():
+            callbacks.on_event({"stage": name, "what": "labels", "rows": done, "total": total})
+            if callbacks.stopping():
                 raise StoppedError(f"stopped after {done} of {total} rows were labeled")
-    ledger.commit({"finished": True})
+    checkpoints.commit({"finished": True})
 
 
-def by_module(teacher: nn.Module, precision: str, watch: Watch) -> Callable[[Split, slice], NDArray[Any]]:
-    """A teacher that reads inputs."""
+def by_module(teacher: nn.Module, precision: str, callbacks: Callbacks) -> Callable[[Split, slice], NDArray[Any]]:
+    """Predictions of a teacher module."""
 
-    def between(rows: int) -> None:
-        if watch.stopping():
+    def on_batch(rows: int) -> None:
+        if callbacks.stopping():
             raise StoppedError("stopped inside a chunk of labels")
 
-    return lambda split, part: predict(teacher, split.inputs, precision, part, between)
+    return lambda split, part: predict(teacher, split.inputs, precision, part, on_batch)
 
 
 def by_table(tables: Mapping[str, NDArray[Any]], kind: str) -> Callable[[Split, slice], NDArray[Any]]:
-    """A teacher whose predictions (n, K) are known, by split: logits as they are, probabilities as their logarithms."""
+    """Stored predictions (n, K) of a teacher, by split: logits unchanged, probabilities as their logarithms."""
 
     def read(split: Split, part: slice) -> NDArray[Any]:
         values = tables[split.name][part]
@@ -76,10 +97,17 @@ def by_table(tables: Mapping[str, NDArray[Any]], kind: str) -> Callable[[Split, 
 
 def read_labels(folder: Path, split: str) -> NDArray[np.float32] | None:
     """The stored logits (n, K) of one split, or None where it was not labeled."""
-    ledger = Ledger(folder)
-    names = sorted(name for name in ledger.generation.files if name.rpartition("-")[0] == split)
-    parts = [read_table(ledger.read(name), ["teacher"])["teacher"] for name in names]
+    checkpoints = CheckpointStore(folder)
+    names = sorted(name for name in checkpoints.snapshot.files if name.rpartition("-")[0] == split)
+    parts = [read_table(checkpoints.read(name), ["teacher"])["teacher"] for name in names]
     return np.concatenate(parts) if parts else None
+
+
+def read_predictions(folder: Path) -> AuxiliaryPredictions:
+    """The stored probabilities of an auxiliary model."""
+    stored = [read_labels(folder, name) for name in ("validation", "unlabeled")]
+    gold, unlabeled = (probabilities(logits, "logits") for logits in stored if logits is not None)
+    return AuxiliaryPredictions(gold, unlabeled)
 
 
 def table_bytes(columns: Mapping[str, NDArray[Any] | None]) -> bytes:
@@ -93,28 +121,27 @@ def table_bytes(columns: Mapping[str, NDArray[Any] | None]) -> bytes:
         else:
             arrays[name] = pa.array(values.tolist() if values.dtype.kind in "UO" else values)
     buffer = io.BytesIO()
-    pq.write_table(pa.table(arrays), buffer)
+    pq.write_table(pa.table(arrays), buffer, write_page_checksum=True)
     return buffer.getvalue()
 
 
 def read_table(content: bytes, columns: list[str]) -> dict[str, NDArray[Any]]:
-    table = pq.read_table(io.BytesIO(content), columns=columns)
-    found: dict[str, NDArray[Any]] = {}
+    table = pq.read_table(io.BytesIO(content), columns=columns, page_checksum_verification=True)
+    arrays: dict[str, NDArray[Any]] = {}
     for name in columns:
         column = table[name].combine_chunks()
         width = getattr(column.type, "list_size", None)
-        found[name] = (
-            column.to_numpy(zero_copy_only=False) if width is None else column.flatten().to_numpy().reshape(-1, width)
-        )
-    return found
+        flat = column.to_numpy(zero_copy_only=False) if width is None else column.flatten().to_numpy()
+        arrays[name] = flat if width is None else flat.reshape(-1, width)
+    return arrays
 
 
 def column_names(content: bytes) -> list[str]:
-    """Of a table as `table_bytes` made it."""
+    """Column names of a table that `table_bytes` wrote."""
     return list(pq.read_schema(io.BytesIO(content)).names)
 
 
 def _chunks(n: int, width: int) -> Iterator[slice]:
-    """Slices of whole cells of the prediction grid, so that chunks and the whole give the same bits."""
+    """Slices of whole cells of the prediction grid, so that predictions do not depend on the chunks."""
     size = min(1 << 16, max(1, CHUNK // width // GRID) * GRID)
     return (slice(first, min(first + size, n)) for first in range(0, n, size))

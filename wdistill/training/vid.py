@@ -1,14 +1,15 @@
 """Variational Information Distillation (Ahn et al. 2019, equations (2), (4) and (6)), one loss for each example.
 
-Beside its task, the student is asked for features from which the teacher's can be told: for a pair of layers, the teacher's
+Beside its task, the student learns features from which the teacher's can be predicted: for a pair of layers, the teacher's
 features t have the density q(t | s), a Gaussian whose mean is a regressor of the student's features s and whose variance is
 one learned number per channel. The loss is −log q(t | s), without its constant ½ log 2π.
 """
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,23 +17,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from wdistill.errors import ConfigError
-from wdistill.recipe import Recipe
-from wdistill.training.features import shapes, tapped
+from wdistill.core.errors import bad_value
+from wdistill.runs.recipe import Recipe
 from wdistill.training.inputs import Inputs
-from wdistill.training.predicting import casting, device_of, failed, forward
-from wdistill.training.randomness import begin, key
-from wdistill.training.stage import Guide
+from wdistill.training.predict import autocast, device_of, forward, model_error, probe
+from wdistill.training.randomness import key, seed_generators
+from wdistill.training.stage import AuxiliaryLoss
+from wdistill.training.tensors import listed
 
-VARIANCE = 5.0  # at the start, and
-FLOOR = 1e-5  # added to it, as in the common implementation
+VARIANCE = 5.0  # initial
+FLOOR = 1e-5  # of the variance; both as in the common implementation
 CONVOLUTIONS: dict[int, Any] = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}  # by the number of axes after the channels
 POOLINGS: dict[int, Any] = {
     1: functional.adaptive_avg_pool1d,
     2: functional.adaptive_avg_pool2d,
     3: functional.adaptive_avg_pool3d,
 }
-Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # (c, …) of the student's features, and of the teacher's
+Features = Mapping[str, Tensor]  # (b, c, …) by layer: channels are dimension 1
+ShapePair = tuple[tuple[int, ...], tuple[int, ...]]  # (c, …) of the student's features, and of the teacher's
 
 
 def vid_loss(target: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
@@ -41,16 +43,16 @@ def vid_loss(target: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     The mean, not the sum: the scale of the loss does not depend on the size of the layer.
     """
     wide = torch.promote_types(mean.dtype, torch.float32)
-    squares, spread, positions = (target.to(wide) - mean.to(wide)).square(), variance.to(wide), tuple(range(2, mean.ndim))
-    of_channels = squares.mean(positions) if positions else squares  # (b, c): all positions share their channel's variance
-    return ((torch.log(spread) + of_channels / spread) / 2).mean(1)
+    squares, variance, positions = (target.to(wide) - mean.to(wide)).square(), variance.to(wide), tuple(range(2, mean.ndim))
+    per_channel = squares.mean(positions) if positions else squares  # (b, c): all positions share their channel's variance
+    return ((torch.log(variance) + per_channel / variance) / 2).mean(1)
 
 
 class Regressor(nn.Module):
     """q(t | s) of one pair: features of the student (b, c, …) and the teacher (b, C, …) → losses (b,).
 
-    The mean is three 1 × 1 convolutions of C channels with ReLU between and no bias, and one linear map for (b, c). Along
-    an axis whose sizes differ the larger is brought to the smaller by average pooling. The variance is softplus(·) + FLOOR.
+    The mean is three 1 × 1 convolutions of C channels with ReLU between them and no bias; for (b, c), one linear layer.
+    Where sizes of an axis differ, the larger one is average-pooled to the smaller. The variance is softplus(·) + FLOOR.
     """
 
     def __init__(self, student: int, teacher: int, axes: int) -> None:
@@ -65,9 +67,9 @@ class Regressor(nn.Module):
 
     def forward(self, student: Tensor, teacher: Tensor) -> Tensor:
         size = tuple(map(min, student.shape[2:], teacher.shape[2:]))
-        return vid_loss(self._pooled(teacher, size), self.mean(self._pooled(student, size)), self.variance)
+        return vid_loss(self._pool(teacher, size), self.mean(self._pool(student, size)), self.variance)
 
-    def _pooled(self, features: Tensor, size: tuple[int, ...]) -> Tensor:
+    def _pool(self, features: Tensor, size: tuple[int, ...]) -> Tensor:
         pooled: Tensor = features if features.shape[2:] == size else POOLINGS[self.axes](features, size)
         return pooled
 
@@ -86,47 +88,43 @@ def _mean(student: int, teacher: int, axes: int) -> nn.Module:
 
 
 def check_vid(recipe: Recipe, student: nn.Module, teacher: nn.Module | None, inputs: Inputs) -> None:
-    """Refuse before any training what VID would refuse after it; a teacher that is a table is None."""
+    """Refuse before any training what VID would refuse after it; `teacher` is None for a table of predictions."""
     if recipe.vid and teacher is None:
-        raise ConfigError(
-            "a teacher that is a table has no layers to match",
-            where="recipe: vid",
-            found=f"stored predictions, with vid = {' '.join(recipe.vid)}",
-            expected="a teacher that is a module: its features are computed for every batch",
-            remedy="pass the module with teacher_epochs=0, or leave vid out",
-        )
+        what, found = "a teacher that is a table has no layers", f"stored predictions, with vid = {' '.join(recipe.vid)}"
+        remedy = "pass the module with teacher_epochs=0, or leave vid out"
+        raise bad_value(what, "recipe: vid", found, "a module, whose features are computed for every batch", remedy)
     if recipe.vid and teacher is not None:
-        shapes_of(recipe, student, teacher, inputs)
+        paired_shapes(recipe, student, teacher, inputs)
 
 
-def shapes_of(recipe: Recipe, student: nn.Module, teacher: nn.Module, inputs: Inputs) -> list[Shapes]:
-    """The shapes of one row's features, pair by pair; refuses layers that are not there or cannot be paired."""
-    ours, theirs = _layers(recipe)
-    known = shapes(student, ours, "student", inputs, recipe.precision)
-    given = shapes(teacher, theirs, "teacher", inputs, recipe.precision)
-    found = [(known[mine], given[its]) for mine, its in zip(ours, theirs, strict=True)]
-    for pair, (one, other) in zip(recipe.vid, found, strict=True):
+def paired_shapes(recipe: Recipe, student: nn.Module, teacher: nn.Module, inputs: Inputs) -> list[ShapePair]:
+    """The shapes of one row's features, pair by pair; refuses layers that do not exist or cannot be paired."""
+    student_layers, teacher_layers = _layer_names(recipe)
+    student_shapes = feature_shapes(student, student_layers, "student", inputs, recipe.precision)
+    teacher_shapes = feature_shapes(teacher, teacher_layers, "teacher", inputs, recipe.precision)
+    pairs = [(student_shapes[s], teacher_shapes[t]) for s, t in zip(student_layers, teacher_layers, strict=True)]
+    for name, (one, other) in zip(recipe.vid, pairs, strict=True):
         if len(one) != len(other) or len(one) > 1 + max(CONVOLUTIONS):
-            raise ConfigError(
-                "layers that cannot be paired",
-                where=f"recipe: vid: {pair}",
-                found=f"features of shape {one} in the student and {other} in the teacher",
-                expected="as many dimensions in both: (channels,) or (channels, …) with up to three axes",
-                remedy="name two layers before the pooling, or two after it",
-            )
-    return found
+            found = f"features of shape {one} in the student and {other} in the teacher"
+            expected = "as many dimensions in both: (channels,) or (channels, …) with up to three axes"
+            remedy = "name two layers before the pooling, or two after it"
+            raise bad_value("layers that cannot be paired", f"recipe: vid: {name}", found, expected, remedy)
+    return pairs
 
 
 @contextmanager
-def guided(recipe: Recipe, student: nn.Module, teacher: nn.Module, inputs: Inputs) -> Iterator[Guide]:
-    """While the block runs: the VID of the recipe's pairs of layers, with regressors that are made from the seed.
+def vid_auxiliary_loss(recipe: Recipe, student: nn.Module, teacher: nn.Module, inputs: Inputs) -> Iterator[AuxiliaryLoss]:
+    """While the block runs: the VID loss of the recipe's pairs of layers, with regressors initialised from the seed.
 
-    The teacher is on the student's device, reads the batch that the student has just read, and learns nothing.
+    The teacher is on the student's device, reads the batch that the student has just read, and is not trained.
     """
-    device, (ours, theirs) = device_of(student), _layers(recipe)
-    regressors = nn.ModuleList(_made(recipe, shapes_of(recipe, student, teacher, inputs))).to(device)
+    device, (student_layers, teacher_layers) = device_of(student), _layer_names(recipe)
+    regressors = nn.ModuleList(_regressors(recipe, paired_shapes(recipe, student, teacher, inputs))).to(device)
     teacher.eval().requires_grad_(False)
-    with tapped(student, ours, "student") as known, tapped(teacher, theirs, "teacher") as given:
+    with (
+        capture_features(student, student_layers, "student") as student_features,
+        capture_features(teacher, teacher_layers, "teacher") as teacher_features,
+    ):
 
         def per_example(batch: Tensor) -> Tensor:
             """vid_scale · Σ over the pairs, (b,)."""
@@ -134,26 +132,88 @@ def guided(recipe: Recipe, student: nn.Module, teacher: nn.Module, inputs: Input
                 with torch.no_grad():
                     forward(teacher, batch, device, recipe.precision)
             except Exception as error:
-                raise failed(error, "the teacher", batch) from error
-            student_features, teacher_features = known(), given()
-            with casting(device, recipe.precision):
+                raise model_error(error, "the teacher", batch) from error
+            of_student, of_teacher = student_features(), teacher_features()
+            with autocast(device, recipe.precision):
                 losses = [
-                    regressor(student_features[mine], teacher_features[its])
-                    for regressor, mine, its in zip(regressors, ours, theirs, strict=True)
+                    regressor(of_student[s], of_teacher[t])
+                    for regressor, s, t in zip(regressors, student_layers, teacher_layers, strict=True)
                 ]
             return recipe.vid_scale * torch.stack(losses).sum(0)
 
-        yield Guide(regressors, per_example)
+        yield AuxiliaryLoss(regressors, per_example)
 
 
-def _made(recipe: Recipe, found: Sequence[Shapes]) -> Iterator[Regressor]:
-    """Regressors on the CPU; that of a pair is the same whatever other pairs there are."""
-    for pair, (student, teacher) in zip(recipe.vid, found, strict=True):
-        begin(key(recipe.seed, "initial", "vid", pair), torch.device("cpu"))
+def _regressors(recipe: Recipe, shapes: Sequence[ShapePair]) -> Iterator[Regressor]:
+    """Regressors on the CPU, each seeded by its own pair alone."""
+    for pair, (student, teacher) in zip(recipe.vid, shapes, strict=True):
+        seed_generators(key(recipe.seed, "initial", "vid", pair), torch.device("cpu"))
         yield Regressor(student[0], teacher[0], len(student) - 1)
 
 
-def _layers(recipe: Recipe) -> tuple[list[str], list[str]]:
+def _layer_names(recipe: Recipe) -> tuple[list[str], list[str]]:
     """The names of the student's layers, and of the teacher's, pair by pair."""
     pairs = [pair.partition("=") for pair in recipe.vid]
     return [student for student, _, _ in pairs], [teacher for _, _, teacher in pairs]
+
+
+# features: the outputs of layers inside a module, by their dotted names ----------------------------------------------------
+
+
+@contextmanager
+def capture_features(model: nn.Module, layers: Sequence[str], role: str) -> Iterator[Callable[[], Features]]:
+    """While the block runs: a function that returns the layers' outputs in the latest forward pass of the model.
+
+    For a layer that is called several times in a pass it is the last output. Outputs are copies, since a later layer may
+    work in place. `role`, student or teacher, is for error messages.
+    """
+    modules = {name: module for name, module in model.named_modules(remove_duplicate=False) if name}
+    for name in layers:
+        if name not in modules:
+            close = difflib.get_close_matches(name, modules, 3)
+            inside = listed(list(modules)) or "it has none"
+            expected = f"the dotted name of a module inside {type(model).__name__}: {inside}"
+            remedy = f"did you mean {' or '.join(close)}?" if close else "print the module to see the names of its layers"
+            raise bad_value(f"the {role} has no such layer", f"layer {name}", repr(name), expected, remedy)
+    outputs: dict[str, Any] = {}
+
+    def save_output(name: str) -> Callable[..., None]:
+        def hook(layer: nn.Module, inputs: Any, output: Any) -> None:
+            outputs[name] = output.clone() if isinstance(output, Tensor) else output
+
+        return hook
+
+    def features() -> Features:
+        for name in layers:
+            _check_output(name, outputs, role)
+        return {name: outputs[name] for name in layers}
+
+    handles = [model.register_forward_pre_hook(lambda *_: outputs.clear())]
+    handles += [modules[name].register_forward_hook(save_output(name)) for name in layers]
+    try:
+        yield features
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def feature_shapes(
+    model: nn.Module, layers: Sequence[str], role: str, inputs: Inputs, precision: str = "float32"
+) -> dict[str, tuple[int, ...]]:
+    """The shape (c, …) of one row's features, by layer, from a forward pass over two rows."""
+    with capture_features(model, layers, role) as features:
+        probe(model, role, inputs, precision)
+        return {name: tuple(output.shape[1:]) for name, output in features().items()}
+
+
+def _check_output(name: str, outputs: Features, role: str) -> None:
+    """Refuse a layer that was not called, or whose output is not one tensor (b, c, …)."""
+    where, remedy = f"layer {name}", "name a layer inside of it, or one after it"
+    if name not in outputs:
+        expected = "a layer that every forward pass calls as a module"
+        raise bad_value(f"a layer of the {role} is not called", where, "a forward pass without it", expected, remedy)
+    output: Any = outputs[name]
+    if not isinstance(output, Tensor) or output.ndim < 2 or not output.is_floating_point():
+        tensor = f"a tensor {tuple(output.shape)} of {output.dtype}" if isinstance(output, Tensor) else ""
+        found, expected = tensor or f"a {type(output).__name__}", "one tensor (rows, channels, …) of floating numbers"
+        raise bad_value(f"a layer of the {role} returns no features", where, found, expected, remedy)

@@ -1,9 +1,9 @@
-"""Pieces of a run done one after the other here, or side by side in processes of their own that die with this one."""
+"""Training jobs run one after the other in this process, or in parallel in worker processes that end with it."""
 
 from __future__ import annotations
 
 import os
-import pickle  # between our own processes, through their pipe; never from a file
+import pickle  # between the run's processes, through a pipe; never from a file
 import signal
 import sys
 import threading
@@ -12,130 +12,120 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from multiprocessing import get_context
 from types import FrameType
 from typing import Any
 
-from wdistill import checks
-from wdistill.errors import ConfigError, UnfinishedError
-from wdistill.signals import Stop, die_with_parent
-from wdistill.training.stage import StoppedError, Watch
-from wdistill.training.work import Work, do
+from wdistill.core import checks
+from wdistill.core.errors import bad_value, worker_died
+from wdistill.core.signals import Stop, die_with_parent
+from wdistill.core.spawning import spawning
+from wdistill.training.jobs import TrainingJob, run_job
+from wdistill.training.stage import Callbacks, StoppedError
 
-Say = Callable[[Mapping[str, Any]], None]
+OnEvent = Callable[[Mapping[str, Any]], None]
 
 
 @contextmanager
-def crew(workers: int, stop: Stop, say: Say) -> Iterator[Callable[[Sequence[Work]], None]]:
-    """A function that does pieces of work; the first error ends all of them, each having kept what it had committed."""
+def worker_pool(workers: int, stop: Stop, on_event: OnEvent) -> Iterator[Callable[[Sequence[TrainingJob]], None]]:
+    """A function that runs jobs; the first error ends all of them, and each keeps what it has committed."""
     if workers == 1:
 
-        def one_after_the_other(works: Sequence[Work]) -> None:
-            for work in works:
-                do(work, Watch(stop, say))
+        def sequentially(jobs: Sequence[TrainingJob]) -> None:
+            for job in jobs:
+                run_job(job, Callbacks(stop, on_event))
 
-        yield one_after_the_other
+        yield sequentially
         return
-    context = get_context("spawn")
-    heard, messages = context.Pipe(duplex=False)
-    with _listening(heard, messages, say):
-        pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(messages, tuple(sys.path)))
-        with pool:
-            yield lambda works: _side_by_side(pool, works, stop)
+    with spawning() as context:
+        receiver, sender = context.Pipe(duplex=False)
+        with _listening(receiver, sender, on_event):
+            pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(sender, tuple(sys.path)))
+            with pool:
+                yield lambda jobs: _in_parallel(pool, jobs, stop)
 
 
-def _side_by_side(pool: ProcessPoolExecutor, works: Sequence[Work], stop: Stop) -> None:
+def _in_parallel(pool: ProcessPoolExecutor, jobs: Sequence[TrainingJob], stop: Stop) -> None:
     try:
-        pending = {pool.submit(_do, packed(work, work.name)) for work in works}
+        pending = {pool.submit(_run_packed, packed(job, job.name)) for job in jobs}
         while pending:
             done, pending = wait(pending, timeout=0.1, return_when=FIRST_EXCEPTION)
-            for each in done:
-                each.result()
+            for future in done:
+                future.result()
             if stop():
                 raise StoppedError("stopped")
     except BaseException as error:
-        end(pool)  # they save and leave
+        end(pool)  # they save and exit
         if not isinstance(error, BrokenProcessPool):
             raise
         if stop():
             raise StoppedError("stopped") from None
-        raise UnfinishedError(
-            "a worker process died",
-            where="workers",
-            found="it was killed, or ran out of memory, or could not begin",
-            expected="processes that live until their work is done",
-            remedy="run again to go on; with fewer workers if memory was short. A script that uses workers calls distill "
-            'below the line: if __name__ == "__main__":',
-        ) from None
+        guard = 'a script that uses workers calls distill below the line: if __name__ == "__main__":'
+        raise worker_died("workers", more=guard) from None
 
 
 def end(pool: ProcessPoolExecutor) -> None:
-    """Ask every process of a pool to leave: also one that began just as another died, which a broken pool forgets."""
+    """Terminate every process of a pool: also one that started just as another died, which a broken pool forgets."""
     for process in list((getattr(pool, "_processes", None) or {}).values()):
         process.terminate()
 
 
 @contextmanager
-def _listening(heard: Any, messages: Any, say: Say) -> Iterator[None]:
-    """Hand on what the workers say, until the block ends and they are gone.
+def _listening(receiver: Any, sender: Any, on_event: OnEvent) -> Iterator[None]:
+    """Pass on the workers' messages, until the block ends and they are gone.
 
-    A pipe and no queue: a message is one write, so that a worker killed at any moment leaves no lock behind.
+    A pipe instead of a queue: a message is one write, so that a worker killed at any moment leaves no lock behind.
     """
 
     def listen() -> None:
         with suppress(EOFError):
             while True:
-                message = heard.recv()
-                with suppress(Exception):  # whatever becomes of a message, the pipe must be read, or its writers wait
-                    checks.warn(message["text"]) if message["what"] == "warning" else say(message)
+                message = receiver.recv()
+                with suppress(Exception):  # whatever a message causes, the pipe must be read, or its writers block
+                    checks.warn(message["text"]) if message["what"] == "warning" else on_event(message)
 
     thread = threading.Thread(target=listen, name="wdistill-listener", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        messages.close()
+        sender.close()
         thread.join()
 
 
-def packed(thing: Any, name: str) -> bytes:
-    """What goes to a worker, as bytes."""
+def packed(value: Any, name: str) -> bytes:
+    """A value for a worker, as bytes."""
     try:
-        return pickle.dumps(thing)
+        return pickle.dumps(value)
     except Exception as error:
-        raise ConfigError(
-            "this cannot be sent to another process",
-            where=f"workers: {name}",
-            found=f"{type(error).__name__}: {error}",
-            expected="modules, rules and Datasets that are defined at the top of an importable module",
-            remedy="define them there, or use workers=1",
-        ) from None
+        what, found = "this cannot be sent to another process", f"{type(error).__name__}: {error}"
+        expected = "modules, rules and Datasets that are defined at the top of an importable module"
+        raise bad_value(what, f"workers: {name}", found, expected, "define them there, or use workers=1") from None
 
 
-LONGEST = 800  # letters of a warning: what is written at once to a pipe must be short
+LONGEST = 800  # characters of a warning: a single write to a pipe must be short
 _messages: Any = None
 _stop = Stop()
 _busy = False
 
 
 def _begin(messages: Any, path: Sequence[str]) -> None:
-    """A worker's first act: die with the parent, save on SIGTERM, and find the modules that the parent found."""
+    """Set up a worker: end with the parent, save on SIGTERM, and use the parent's module path."""
     global _messages
     _messages = messages
     sys.path[:] = path
     die_with_parent()
-    signal.signal(signal.SIGTERM, _asked)
+    signal.signal(signal.SIGTERM, _on_sigterm)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which passes it on
 
 
-def _asked(number: int, frame: FrameType | None) -> None:
-    """SIGTERM, from the parent or from whoever ends a whole group: leave, but not before the work at hand is saved."""
+def _on_sigterm(number: int, frame: FrameType | None) -> None:
+    """Handle SIGTERM, sent by the parent or to the whole group: exit once the current work is saved."""
     _stop.signal = number
     if not _busy:
         os._exit(128 + number)
 
 
-def _do(packed: bytes) -> None:
+def _run_packed(packed: bytes) -> None:
     global _busy
     _busy = True
 
@@ -146,8 +136,8 @@ def _do(packed: bytes) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             warnings.showwarning = show
-            do(pickle.loads(packed), Watch(_stop, _messages.send))
+            run_job(pickle.loads(packed), Callbacks(_stop, _messages.send))
     except StoppedError:
-        os._exit(128 + _stop.signal)  # all is saved; the pool's locks may be a dead process's, so no answer is tried
+        os._exit(128 + _stop.signal)  # all is saved; a dead process may hold the pool's locks, so no result is sent
     finally:
         _busy = False

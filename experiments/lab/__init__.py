@@ -1,0 +1,1 @@
+"""What every experiment needs: trials, result lines, running them side by side, tables, figures, documents."""

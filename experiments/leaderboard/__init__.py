@@ -1,0 +1,1 @@
+"""The leaderboard of methods: its tasks, a trial, its statistics and its report."""

@@ -1,0 +1,5 @@
+import sys
+
+from experiments.leaderboard.run import main
+
+sys.exit(main())

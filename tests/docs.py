@@ -1,0 +1,162 @@
+"""The parts of the documents that are made from the code: every public name, and every module with what it does.
+
+    python -m tests.docs     write docs/api.md, and the tables of modules in docs/architecture.md
+
+The texts are the first sentences of docstrings: to change a line here, change it there.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import wdistill
+from tests.house import STEP
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "wdistill"
+API, ARCHITECTURE = ROOT / "docs" / "api.md", ROOT / "docs" / "architecture.md"
+WIDTH = 120
+BEGIN, END = "<!-- modules made by `python -m tests.docs` -->", "<!-- end -->"
+CHAPTERS = {  # rooms, in the order of a reader who begins with arrays
+    "weights": "Weights from arrays",
+    "methods": "Beyond the paper",
+    "training": "Training",
+    "runs": "Runs",
+    "models": "Networks",
+    "core": "Errors",
+}
+HEAD = """# The API
+
+Every public name, generated from the code by `python -m tests.docs`. Import them from `wdistill`; those of training need
+PyTorch, which is imported when the first of them is used. Shapes: n unlabeled rows, m validation rows (your gold labels),
+K classes. Words are explained in the [glossary](glossary.md).
+
+A rule, such as `debiased`, is called for weights. `debiased.explain(evidence)` returns them with the estimates behind
+them, `debiased.fit(evidence)` a small frozen state that weighs any number of chunks, and `debiased.using(targets="hard")`
+the rule with options filled in. Errors say what is wrong, where, what was found, what was expected, and what to do.
+"""
+
+
+def sentence(text: str | None) -> str:
+    """The first sentence or line of a docstring, on one line."""
+    first = " ".join((text or "").split("\n\n")[0].split())
+    return re.split(r"(?<=\.)\s+(?=[A-Z`])", first)[0]
+
+
+# ---------------------------------------------------------------------------------------------------------------- the API
+
+
+def api() -> str:
+    """The page of all public names."""
+    chapters: dict[str, list[str]] = {name: [] for name in CHAPTERS}
+    for name in sorted(wdistill.__all__, key=lambda name: (name.lower(), name)):
+        chapters[chapter_of(name)].append(entry(name))
+    head = "\n\n".join(filled_lines(" ".join(part.split())) for part in HEAD.split("\n\n")) + "\n"
+    return head + "".join(
+        f"\n## {title}\n\n" + "\n".join(chapters[name]).rstrip() + "\n" for name, title in CHAPTERS.items()
+    )
+
+
+def chapter_of(name: str) -> str:
+    rooms = getattr(wdistill, name).__module__.split(".")[1:]
+    return "models" if "models" in rooms else str(rooms[0])
+
+
+def entry(name: str) -> str:
+    """One name: how it is called, what it does, and in which file."""
+    value = getattr(wdistill, name)
+    if isinstance(value, type) and issubclass(value, Exception | Warning):
+        return filled_lines(f"- `{name}`: {summary(value)}", "  ")
+    where = value.__module__.split(".")
+    text = f"{summary(value)} ([{'/'.join(where[1:])}.py](../{'/'.join(where)}.py))"
+    return f"### `{name}`\n\n```python\n{call(name, value)}\n```\n\n{filled_lines(text)}\n"
+
+
+def summary(value: Any) -> str:
+    """The first paragraph of a docstring on one line; of an arm, that of its method."""
+    return " ".join((inspect.getdoc(getattr(value, "method", value)) or "").split("\n\n")[0].split())
+
+
+def call(name: str, value: Any) -> str:
+    """How a name is called: names, types and defaults of its arguments, wrapped between them."""
+    if getattr(value, "_is_protocol", False):
+        return f"class {name}(Protocol):\n    {', '.join(member for member in vars(value) if not member.startswith('_'))}"
+    if hasattr(value, "method"):
+        return f"{name}: {type(value).__name__}  # distill(…, rule={name})"
+    signature = inspect.signature(value)
+    shown = [argument(each) for each in signature.parameters.values()]
+    kinds = [each.kind for each in signature.parameters.values()]
+    if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        shown.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
+    whole = ", ".join(each.replace(" ", "\0") for each in shown)
+    return filled_lines(f"{name}({whole}){gives(value, signature)}", "    ").replace("\0", " ")
+
+
+def gives(value: Any, signature: inspect.Signature) -> str:
+    if isinstance(value, type):
+        return ""
+    return " -> weights" if isinstance(value, wdistill.Rule) else f" -> {annotation(signature.return_annotation)}"
+
+
+def filled_lines(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def argument(parameter: inspect.Parameter) -> str:
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    kind = "" if parameter.annotation is parameter.empty else f": {annotation(parameter.annotation)}"
+    default = "" if parameter.default is parameter.empty else f" = {shown_default(parameter.default)}"
+    return f"{stars}{parameter.name}{kind}{default}"
+
+
+def annotation(value: Any) -> str:
+    return value if isinstance(value, str) else getattr(value, "__name__", str(value))
+
+
+def shown_default(value: Any) -> str:
+    """A default as a reader would write it: functions, rules and arms by name, nothing with an address in memory."""
+    if value.__class__.__name__ == "_HAS_DEFAULT_FACTORY_CLASS":
+        return "…"
+    name = getattr(value, "__name__", None) or getattr(value, "name", None)
+    return str(name) if name else repr(value)
+
+
+# ------------------------------------------------------------------------------------------------------------ the modules
+
+
+def modules() -> str:
+    """Tables of all modules, room by room, in the order in which rooms may import each other."""
+    return "\n".join(table(PACKAGE / room) for room in STEP)
+
+
+def table(room: Path) -> str:
+    files = sorted((path for path in room.rglob("*.py") if path.name != "__init__.py"), key=lambda path: (path.parent, path))
+    rows = [f"| [{path.relative_to(room)}](../{path.relative_to(ROOT)}) | {purpose(path)} |" for path in files]
+    return "\n".join([f"### {room.name}", "", purpose(room / "__init__.py"), "", "| file | what |", "|---|---|", *rows, ""])
+
+
+def purpose(path: Path) -> str:
+    """What a module says of itself, in one sentence."""
+    return sentence(ast.get_docstring(ast.parse(path.read_text()))).replace("|", "\\|")
+
+
+def filled(text: str) -> str:
+    """docs/architecture.md with the tables of modules in their place."""
+    return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: f"{BEGIN}\n{modules()}{END}", text, flags=re.S)
+
+
+def pages() -> dict[Path, Callable[[], str]]:
+    """What is made, by file."""
+    return {API: api, ARCHITECTURE: lambda: filled(ARCHITECTURE.read_text())}
+
+
+if __name__ == "__main__":
+    for path, make in pages().items():
+        path.write_text(make())
+        print(f"written: {path.relative_to(ROOT)}")

@@ -1,0 +1,36 @@
+"""What wdistill needs of other packages beyond their documented interfaces, and the versions that were tested."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import numba
+from numba.core.registry import cpu_target
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_numba_still_has_the_private_option_that_the_kernels_use() -> None:
+    """`_nrt=False` turns reference counting off in kernels that allocate nothing. Read, for the import may fail."""
+    kernels = (ROOT / "wdistill" / "weights").glob("_*.py")
+    private = {name for path in kernels for name in re.findall(r'"(_[a-z]+)":', path.read_text())}
+    assert private == {"_nrt"}
+    assert hasattr(cpu_target.options, "_nrt"), (
+        f"numba {numba.__version__} has no option `_nrt`, which wdistill/weights/_neighbors.py passes to njit: "
+        "remove it there, measure `python -m benchmarks.weigh --only 3`, and raise the bound on numba in pyproject.toml"
+    )
+
+
+def test_numba_has_an_upper_bound_and_the_tested_version_is_below_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (wanted,) = [each for each in project["dependencies"] if each.startswith("numba")]
+    bound = re.search(r"<(\d+)\.(\d+)", wanted)
+    assert bound, wanted
+    assert tuple(map(int, numba.__version__.split(".")[:2])) < (int(bound[1]), int(bound[2]))
+
+
+def test_constraints_are_exact_versions_and_name_no_host() -> None:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    assert lines and all(re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][A-Za-z0-9.]*", line) for line in lines)

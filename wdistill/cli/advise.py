@@ -1,0 +1,273 @@
+"""`wdistill advise`: the verdict before training, printed with its reasons, and with --details all tables behind it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wdistill.cli.weigh import EPILOG
+from wdistill.core.errors import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from wdistill.methods.advice import Advice
+    from wdistill.methods.gold_plan import PlanStep
+    from wdistill.methods.statistics import Interval
+    from wdistill.tables.experts import SampledPredictions
+    from wdistill.weights.diagnostics import Bin
+
+CLASSES = 10  # shown at most, those with the lowest accuracies
+KINDS = {"forest": "forest", "second": "second student"}  # models trained on labels alone
+REASONS = 5  # lines after the verdict, at most
+PLANNED = 1_000  # rows in a plan, for judging and as many for teaching
+
+
+def add(commands: Any) -> None:
+    """The command and its flags."""
+    from wdistill.core.settings import add_flags
+    from wdistill.tables.options import OF_METHOD, READING, Options
+
+    advise = commands.add_parser(
+        "advise",
+        help="a verdict before training: what your gold labels could win",
+        description="How often the teacher is wrong, who finds it, what each method would change, what a student would\n"
+        "gain, and which rows to label next: from your gold rows (--validation) and a sample of the unlabeled rows.\n"
+        "It needs scikit-learn: pip install 'wdistill[methods]'.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    flag = advise.add_argument
+    gold = "your gold rows, with a true label; repeat to join tables by id"
+    unlabeled = "rows that the student will be trained on; repeat to join tables by id"
+    flag("--validation", action="append", required=True, metavar="V", help=gold)
+    flag("--unlabeled", action="append", required=True, metavar="U", help=unlabeled)
+    flag("--labeled", action="append", default=[], metavar="L", help="with --inputs: id, label and inputs of labeled rows")
+    flag("--plan", type=Path, metavar="FILE", help="where the ids to label next go: .parquet or .csv")
+    flag("--details", action="store_true", help="print all tables behind the verdict")
+    add_flags(advise, Options, (*OF_METHOD["best"], *READING, "escape_formulas"))
+    advise.set_defaults(run=run_advise)
+
+
+def run_advise(arguments: argparse.Namespace) -> None:
+    from dataclasses import replace
+
+    from rich.console import Console
+
+    from wdistill.core import checks
+    from wdistill.core.settings import flags_given
+    from wdistill.methods.advice import advise
+    from wdistill.methods.crossfit import need_sklearn
+    from wdistill.tables.experts import open_experts, predict_sample
+    from wdistill.tables.options import Options, Paths, check_options, check_output, read_options
+
+    need_sklearn("advise")
+    paths = Paths(arguments.validation, arguments.unlabeled, arguments.labeled)
+    options = read_options({**flags_given(arguments, Options), "method": "best"})
+    check_options(options, paths)
+    if arguments.plan is not None:
+        check_output(arguments.plan, (".parquet", ".csv"), paths, "--plan", escape_formulas=options.escape_formulas)
+    with checks.collect_warnings():
+        experts = open_experts(paths, options)
+        sample = predict_sample(experts)
+        experts.source.warn_of_scaling()
+        if len(sample.ids) < sample.drawn:
+            checks.warn(f"{sample.drawn - len(sample.ids):,} unlabeled rows are not in all tables, and are left out")
+        advice = replace(advise(sample.context, sample.concerns), unlabeled=sample.rows, sampled=sample.drawn)
+    if arguments.plan is not None:
+        _write_plan(advice, sample, experts.ids, arguments.plan, options.escape_formulas)
+    print_advice(advice, Console(), experts.evidence.classes, arguments.plan, details=arguments.details)
+
+
+def print_advice(
+    advice: Advice, console: Console, names: Sequence[str] | None = None, plan: Path | None = None, *, details: bool = False
+) -> None:
+    """The verdict in one line, why in at most five, and the tables behind it where details are wanted."""
+    written = [] if plan is None else [f"Rows to label next: {plan}"]
+    console.print(f"Verdict: {advice.verdict}", style="bold", highlight=False, markup=False, soft_wrap=True)
+    for line in (*reasons(advice), *written, *([] if details else ["All tables: --details"])):
+        console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
+    for table in tables(advice, names) if details else ():
+        console.print(table, highlight=False)
+
+
+def reasons(advice: Advice) -> list[str]:
+    """Why, in at most five lines: first what would change the verdict, then teacher, targets, student and gold."""
+    warnings = [f"Look first: {concern.text}." for concern in advice.concerns]
+    if len(warnings) > REASONS:
+        hidden = len(warnings) - REASONS + 1
+        warnings[REASONS - 1 :] = [f"Look first: {hidden} more findings, which --details lists."]
+    return [*warnings, *_why(advice)][:REASONS]
+
+
+def _why(advice: Advice) -> Iterator[str]:
+    known, predicted, last = advice.gain.known, advice.gain.predicted, advice.steps[-1]
+    targets, changed = advice.accuracies["posterior, expected"], advice.changes[-1].changed
+    if advice.alone:
+        right = f"{100 * advice.accuracies[f'{advice.alone} alone'].value:.1f} %"
+        yield f"Labels alone do better: a {KINDS[advice.alone]} is right on {right}. Try without the teacher."
+    yield f"{_rows(advice)}; intervals are 95 %."
+    yield f"The teacher is right on {percent(advice.teacher)} of the gold rows."
+    yield f"Corrected targets: {percent(targets)} expected; {100 * changed.value:.1f} % of rows change class."
+    yield f"Predicted student gain: {_points(known.value)} points ({_span(known)}; one student {_span(predicted)})."
+    if advice.alone:
+        return
+    if advice.teaching is None:
+        yield f"Even {last.more:,} more gold rows would hardly improve the correction."
+    else:
+        yield f"{_more(advice.teaching, advice)}."
+
+
+def _rows(advice: Advice) -> str:
+    sample = f", of which {advice.sampled:,} drawn at random were read" if advice.sampled < advice.unlabeled else ""
+    return f"{advice.gold:,} gold rows, {advice.unlabeled:,} unlabeled rows{sample}"
+
+
+def _write_plan(advice: Advice, sample: SampledPredictions, gold: Any, path: Path, escape: bool) -> None:
+    """Ids to label next, no gold rows: for judging drawn at random, for teaching chosen, each in the order to label."""
+    import numpy as np
+    import pyarrow as pa
+
+    from wdistill.tables import output
+    from wdistill.tables.experts import is_in
+
+    n = len(sample.ids)
+    labeled = np.flatnonzero(is_in(sample.ids, gold)) if sample.named else np.arange(0)
+    order = np.random.default_rng(1).permutation(n)
+    judging = order[~np.isin(order, labeled)][: min(PLANNED, n // 2)]
+    teaching = advice.next[~np.isin(advice.next, np.concatenate([judging, labeled]))][:PLANNED]
+    use = np.repeat(["judge", "teach"], [len(judging), len(teaching)])
+    ids = sample.ids.take(pa.array(np.concatenate([judging, teaching])))
+    table = pa.table({"id": ids, "use": pa.array(use)})
+    assembly = output.Assembly(table.schema, table.num_rows, lambda: iter(table.to_batches()), escape)
+    output.write_output(path, path.with_name(f".{path.name}.tmp"), assembly, {"rows": table.num_rows})
+
+
+def tables(advice: Advice, names: Sequence[str] | None) -> Iterator[Any]:
+    """All numbers behind the verdict, table by table, in 80 columns."""
+    from rich.text import Text
+
+    for concern in advice.concerns if len(advice.concerns) > REASONS else ():
+        yield Text(f"Look first: {printable(concern.text)}.", style="bold")
+    yield Text(f"\n{_rows(advice)}. In brackets: 95 % intervals.\n")
+    yield _teacher_table(advice, names)
+    yield _finder_table(advice)
+    whole = advice.sampled == advice.unlabeled  # all rows were counted: no interval
+    yield _table(
+        "What each method would change",
+        ("method", "rows changed", "effective sample size"),
+        [
+            (
+                change.name,
+                f"{100 * change.changed.value:.1f} %" if whole else percent(change.changed),
+                f"{100 * change.effective:.1f} % of the rows",
+            )
+            for change in advice.changes
+        ],
+    )
+    yield _table(
+        "Expected accuracy of the targets",
+        ("targets by", "accuracy"),
+        [(name, percent(accuracy)) for name, accuracy in advice.accuracies.items()],
+    )
+    yield _table(
+        "What more gold rows would do",
+        ("more rows", "gain, standard error", "projected gain"),
+        [(f"{step.more:,}", f"± {step.error:.2f} points", f"{_points(step.gain)} points") for step in advice.steps],
+    )
+    yield Text(f"{_next(advice)} Rows for judging must be drawn at random; rows for teaching may be chosen.\n")
+    if advice.alone:
+        yield Text(f"{_without_teacher(advice)}\n")
+    known, predicted = advice.gain.known, advice.gain.predicted
+    yield Text(
+        f"Corrected targets would gain the student {_points(known.value)} points over the teacher's own, of the "
+        f"{_points(advice.gain.targets)} points that the targets gain: {_span(known)} by the uncertainty of the gold rows, "
+        f"{_span(predicted)} for a single student, whose gain differs from the predicted one by "
+        f"{advice.gain.transfer.residual:.1f} points.\n"
+    )
+    yield Text(f"`--method best` would teach the gold rows as labels, and {printable(advice.choice.why)}.")
+
+
+def _next(advice: Advice) -> str:
+    """How many rows to label."""
+    judging = [f"{advice.judging:,} more would tell whether other targets gain."] if advice.judging is not None else []
+    teaching = f"Even {advice.steps[-1].more:,} more gold rows would hardly improve the correction"
+    if advice.teaching is not None:
+        teaching = _more(advice.teaching, advice)
+    return " ".join([*judging, f"{teaching}, with the experts as they are; experts that learn from gold rows gain too."])
+
+
+def _more(step: PlanStep, advice: Advice) -> str:
+    last, now = advice.steps[-1], advice.gain.points
+    part = f"{_points(step.gain - now)} of the {_points(last.gain - now)} points"
+    return f"{step.more:,} more gold rows bring {part} that {last.more:,} would"
+
+
+def _without_teacher(advice: Advice) -> str:
+    own, teacher = (f"{100 * x.value:.1f} %" for x in (advice.accuracies[f"{advice.alone} alone"], advice.teacher))
+    return (
+        f"Labels alone do better than the teacher here: a {KINDS[advice.alone]} trained on labeled and gold rows is right "
+        f"on {own} of gold, the teacher on {teacher}. Train a student without the teacher too, and compare."
+    )
+
+
+def _teacher_table(advice: Advice, names: Sequence[str] | None) -> Any:
+    order = [c for c in range(len(advice.by_class)) if advice.class_rows[c]]
+    lowest = sorted(sorted(order, key=lambda c: advice.by_class[c].value)[:CLASSES])
+    rows = [("all", f"{advice.gold:,}", percent(advice.teacher))]
+    rows += [(names[c] if names else str(c), f"{advice.class_rows[c]:,}", percent(advice.by_class[c])) for c in lowest]
+    title = "The teacher on gold" + (f", the {CLASSES} classes with the lowest accuracy" if len(order) > CLASSES else "")
+    return _table(title, ("class", "rows", "accuracy"), rows)
+
+
+def _finder_table(advice: Advice) -> Any:
+    rows = []
+    for finder in advice.detectors:
+        auc = _area(finder.auc, finder.auc_error) if finder.auc == finder.auc else "no errors"
+        rows.append((finder.name, auc, f"{finder.calibration_error:.3f}", _predicted_and_observed(finder.bins)))
+    return _table(
+        "Who finds the teacher's errors on gold, out of fold",
+        ("evidence", "AUC", "calibration\nerror", "% wrong,\npredicted/observed"),
+        rows,
+    )
+
+
+def _area(auc: float, error: float) -> str:
+    """With its 95 % interval."""
+    from wdistill.methods.statistics import Z
+
+    low, high = max(0.0, auc - Z * error), min(1.0, auc + Z * error)
+    return f"{auc:.2f} ({low:.2f}–{high:.2f})"
+
+
+def _predicted_and_observed(bins: Sequence[Bin]) -> str:
+    """Percentages of errors in fifths of the gold rows, from the most trusted."""
+    return " ".join(f"{100 * (1 - fifth.mean):.0f}/{100 * (1 - fifth.accuracy):.0f}" for fifth in reversed(bins))
+
+
+def _points(value: float) -> str:
+    """With its sign, to one digit."""
+    from wdistill.report.words import MINUS
+
+    return f"{value:+.1f}".replace("-", MINUS)
+
+
+def _span(interval: Interval) -> str:
+    return f"{_points(interval.low)} to {_points(interval.high)}"
+
+
+def percent(interval: Interval) -> str:
+    return f"{100 * interval.value:.1f} % ({100 * interval.low:.1f}–{100 * interval.high:.1f})"
+
+
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*header, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))  # Text: brackets of users are no markup
+    return table

@@ -1,0 +1,29 @@
+"""`wdistill export`: a trained student, to be used elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+
+def add(commands: Any) -> None:
+    """The command and its flags."""
+    export = commands.add_parser(
+        "export",
+        help="a trained student alone, to be used elsewhere",
+        description="Write a student as safetensors, with a JSON that rebuilds it, and as a torch.export program.",
+        allow_abbrev=False,
+    )
+    export.add_argument("folder", type=Path, metavar="RUN", help="a finished run")
+    export.add_argument("--output", required=True, type=Path, metavar="FOLDER", help="where the student goes")
+    export.add_argument("--arm", metavar="A", help="whose student (default: the first arm that is not a control)")
+    export.add_argument("--trust-code", action="store_true", help="let the run's own package.module:function be imported")
+    export.set_defaults(run=run_export)
+
+
+def run_export(arguments: argparse.Namespace) -> None:
+    from wdistill.training.export import export_run
+
+    where = export_run(arguments.folder, arguments.output, arguments.arm, trust_code=arguments.trust_code)
+    print(f"the student of {where['arm']} is in {arguments.output}: {', '.join(where['files'])}")

@@ -1,1 +1,0 @@
-"""The commands of `wdistill`, each with its flags and what it does."""

@@ -1,0 +1,21 @@
+"""Paths as users write them: an address of something remote is none."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from wdistill.core.errors import unreadable
+
+ADDRESS = re.compile(r"(?:\w+=)?([A-Za-z][\w+.-]+):/+")  # s3://, https://, also s3:/ as pathlib shortens it, after COLUMN=
+
+
+def refuse_remote(text: str, where: str) -> None:
+    """Refuse an address, such as s3://bucket/x.parquet, unless there is a file of that name."""
+    address = ADDRESS.match(text)
+    if address and not os.path.lexists(text):
+        scheme, remedy = address[1].lower(), "Copy it to a disk of this machine first, and give its path there."
+        expected = "a path on this machine"
+        raise unreadable(
+            "remote files are not read or written", f"{where} {text}", f"an address ({scheme})", expected, remedy
+        )

@@ -1,0 +1,72 @@
+"""Progress of long work on standard error: a bar with its speed and the time left, or a plain line every few seconds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Protocol
+
+QUIET = 5.0  # seconds between plain lines
+
+
+class Progress(Protocol):
+    def __call__(self, rows: int) -> None: ...
+
+
+def on_terminal() -> bool:
+    """Whether standard error is a terminal; a program may have none at all."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+@contextmanager
+def progress(what: str, total: int | None, unit: str = "rows") -> Iterator[Progress]:
+    """Call the result with the number of rows (or images, or bytes) just done."""
+    if on_terminal():
+        with _bar(what, total, unit) as tick:
+            yield tick
+    else:
+        yield _lines(what, total, unit)
+
+
+@contextmanager
+def _bar(what: str, total: int | None, unit: str) -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    rate = TextColumn(f"{{task.completed:,}} {unit}, {{task.fields[rate]:,.0f}} {unit}/s")
+    columns = (TextColumn("{task.description}"), BarColumn(), rate, TimeElapsedColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task, start, done = bar.add_task(what, total=total, rate=0.0), time.monotonic(), 0
+
+        def tick(rows: int) -> None:
+            nonlocal done
+            done += rows
+            bar.update(task, advance=rows, rate=done / max(1e-9, time.monotonic() - start))
+
+        yield tick
+
+
+def _lines(what: str, total: int | None, unit: str) -> Progress:
+    start = last = time.monotonic()
+    done = 0
+
+    def tick(rows: int) -> None:
+        nonlocal done, last
+        done += rows
+        now = time.monotonic()
+        if now - last >= QUIET:
+            last, rate = now, done / (now - start)
+            left = f", {(total - done) / rate:,.0f} s left" if total else ""
+            say(f"{what}: {done:,} {unit}, {rate:,.0f} {unit}/s{left}")
+
+    return tick
+
+
+def say(text: str) -> None:
+    """A line on standard error; a reader that has gone is no reason to stop working."""
+    if sys.stderr is not None:
+        with suppress(OSError):
+            print(text, file=sys.stderr, flush=True)

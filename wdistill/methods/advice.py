@@ -1,0 +1,276 @@
+"""The verdict before training: how good the teacher is on gold, and what correcting its targets would gain.
+
+Every estimate on gold is out of fold; estimates on unlabeled rows use a random sample of them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdistill.core.errors import WdistillWarning
+from wdistill.core.threads import one_thread
+from wdistill.methods.best import Choice, GainEstimate, choose
+from wdistill.methods.context import AuxiliaryPredictions, Context
+from wdistill.methods.crossfit import Ints
+from wdistill.methods.gold_plan import PlanStep, enough_of, steps, worth_labeling
+from wdistill.methods.guards import Concern, check_gold
+from wdistill.methods.statistics import Interval, Z, share
+from wdistill.methods.teacher_error import Detector, detectors, learned_error, logistic, neighbors_error
+from wdistill.methods.weighted import above_threshold
+from wdistill.weights.confidence import Floats
+from wdistill.weights.debiased import Targets, debiased
+from wdistill.weights.equations import effective_sample_size
+
+SAMPLE = 200_000  # unlabeled rows used, at most
+
+NOTHING = 0.3  # points: a smaller gain is not worth the effort
+POSSIBLE = 2.0  # points: a possible gain above it is not ruled out by few gold rows with a good teacher
+SENSIBLE = 20_000  # gold rows that it is realistic to label
+GOLD = "use the gold as labels"
+SUPERVISED = ("second", "forest")  # auxiliary models that are trained without the teacher
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one method would change on the unlabeled rows."""
+
+    name: str
+    changed: Interval  # share of them: weights below 1, or another class
+    effective: float  # effective sample size of its weights, a share of the rows
+
+
+@dataclass(frozen=True)
+class PredictedGain:
+    """The predicted gain of the student over training on the teacher's own targets and gold, in points of accuracy."""
+
+    targets: float  # gain in target accuracy
+    error: float  # its standard error, which falls with more gold rows
+    transfer: TransferCurve  # how much of it reaches the student
+    prior: float = 0.0  # rows that the prior counts for: the error falls with the root of these and the gold rows
+
+    @property
+    def points(self) -> float:
+        return self.transfer(self.targets)
+
+    @property
+    def known(self) -> Interval:
+        """The interval of the expected gain, which more gold rows would narrow: verdicts use it."""
+        return self.transfer.known(self.targets, self.error)
+
+    @property
+    def predicted(self) -> Interval:
+        """The interval of a single student's gain: wider, since students differ."""
+        return self.transfer.predicted(self.targets, self.error)
+
+
+@dataclass(frozen=True, eq=False)
+class Advice:
+    """All that `wdistill advise` prints."""
+
+    gold: int  # rows
+    unlabeled: int  # rows
+    sampled: int  # of these, rows used
+    teacher: Interval  # its accuracy on gold
+    by_class: tuple[Interval, ...]  # the same for the gold rows of every class
+    class_rows: tuple[int, ...]  # gold rows of every class
+    detectors: tuple[Detector, ...]  # how well the teacher's errors are detected
+    changes: tuple[Change, ...]  # what each method would change
+    accuracies: dict[str, Interval]  # expected accuracy of targets, by their source
+    choice: Choice  # the targets of `best`, from the estimated gain of the posterior of all experts
+    gain: PredictedGain
+    concerns: tuple[Concern, ...]  # problems to resolve first
+    alone: str  # a model of labeled and gold rows alone that is significantly better than the teacher on gold; or ""
+    steps: tuple[PlanStep, ...]  # what more gold rows would do to the gain, in points
+    judging: int | None  # rows to label at random next, after which the sign of the gain would be clear
+    teaching: PlanStep | None  # rows to label next for a larger gain; None where more rows add little
+    next: Ints  # unlabeled rows, most informative first
+    verdict: str
+
+
+@one_thread()
+def advise(context: Context, concerns: Sequence[Concern] = ()) -> Advice:
+    """The verdict on a context; `concerns` are those found elsewhere than in its arrays, such as repeated ids."""
+    rows = len(context.unlabeled["teacher"])
+    kept = _sample(rows, context.seed)
+    sampled = context if len(kept) == rows else _part(context, kept)
+    choice = choose(sampled)
+    estimate = choice.estimate
+    gain = PredictedGain(100 * estimate.gain, 100 * estimate.gain_error, TRANSFER[sampled.targets], estimate.prior)
+    right, labels, classes = ~sampled.wrong, sampled.labels, sampled.validation["teacher"].shape[1]
+    class_rows = np.bincount(labels, minlength=classes)
+    class_right = np.bincount(labels[right], minlength=classes)
+    teacher = share(int(right.sum()), len(right))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WdistillWarning)  # a teacher without errors is a verdict here
+        near, learned = neighbors_error(sampled), learned_error(sampled, logistic)
+        weights = {
+            "paper's weights": debiased(sampled.evidence, targets=sampled.targets),
+            "1 − paper's error": 1.0 - near[1],
+            "1 − learned error": 1.0 - learned[1],
+            "threshold by gold": above_threshold(sampled).weights,
+        }
+    all_concerns = (*concerns, *check_gold(sampled))
+    planned = tuple(_in_points(step, gain.transfer) for step in steps(sampled, estimate))
+    sentence = verdict(teacher, estimate.accepted, gain, len(labels))
+    return Advice(
+        gold=len(labels),
+        unlabeled=rows,
+        sampled=len(kept),
+        teacher=teacher,
+        by_class=tuple(share(int(a), int(b)) for a, b in zip(class_right, class_rows, strict=True)),
+        class_rows=tuple(class_rows.tolist()),
+        detectors=detectors(sampled, near[0], learned[0], estimate.out_of_fold),
+        changes=_changes(weights, estimate),
+        accuracies=_accuracies(sampled, estimate, teacher),
+        choice=choice,
+        gain=gain,
+        concerns=all_concerns,
+        alone=_better_alone(sampled, right),
+        steps=planned,
+        judging=rows_to_tell(gain, len(labels)) if gain.known.low < 0 else None,
+        teaching=enough_of(planned, gain.points, NOTHING),
+        next=kept[worth_labeling(sampled, estimate.posterior(sampled.unlabeled))],
+        verdict="; ".join([sentence, *dict.fromkeys(concern.clause for concern in all_concerns)]),
+    )
+
+
+def verdict(teacher: Interval, accepted: bool, gain: PredictedGain, rows: int) -> str:
+    """One sentence, from the teacher's accuracy on `rows` gold rows, the choice, and the gain."""
+    open_still = f"cannot tell with {rows:,} gold rows"
+    if gain.transfer(100 * (1 - teacher.value)) < NOTHING:
+        missing = rows_to_trust(teacher.value, rows, gain.transfer)
+        return f"{open_still}: {missing:,} more would" if missing else "nothing to win: train unweighted"
+    more = rows_to_tell(gain, rows)
+    if not accepted:
+        open_much = gain.known.low < 0 and gain.known.high > POSSIBLE and more is not None
+        return f"{GOLD}; {more:,} more would tell whether to correct the targets" if open_much else GOLD
+    if gain.known.low > 0:
+        return f"correct the targets: about {gain.points:+.1f} points"
+    return f"{open_still}: {more:,} more would" if more is not None else f"{open_still}, and more would hardly help"
+
+
+def rows_to_tell(gain: PredictedGain, rows: int) -> int | None:
+    """Additional gold rows after which the gain's interval would exclude 0, to two digits; None above SENSIBLE."""
+    if gain.targets <= 0:
+        return None
+    needed = (rows + gain.prior) * ((Z * gain.error / gain.targets) ** 2 - 1)
+    return None if needed > SENSIBLE else _two_digits(needed)
+
+
+def rows_to_trust(accuracy: float, rows: int, transfer: TransferCurve) -> int:
+    """Additional gold rows, to two digits, after which a teacher of this accuracy leaves at most POSSIBLE points; or 0."""
+    total = rows
+    while transfer(100 * (1 - share(round(accuracy * total), total).low)) > POSSIBLE:
+        total += max(1, total // 20)
+    return _two_digits(total - rows) if total > rows else 0
+
+
+def _two_digits(rows: float) -> int:
+    """At least 1, rounded up."""
+    unit = 10.0 ** max(0, int(np.floor(np.log10(max(rows, 1.0)))) - 1)
+    return int(np.ceil(max(rows, 1.0) / unit) * unit)
+
+
+def _better_alone(context: Context, right: NDArray[np.bool_]) -> str:
+    """The best model on gold trained on labels alone, if it beats the teacher, whose correct rows are `right` (m,)."""
+    right_by_model = {
+        name: context.validation[name].argmax(axis=1) == context.labels for name in SUPERVISED if name in context.auxiliary
+    }
+    best = max(right_by_model, key=lambda name: int(right_by_model[name].sum()), default="")
+    won, lost = (
+        (int(rows.sum()) for rows in (right_by_model[best] & ~right, right & ~right_by_model[best])) if best else (0, 0)
+    )
+    return best if won - lost > Z * np.sqrt(won + lost) else ""
+
+
+def _changes(weights: Mapping[str, Floats], estimate: GainEstimate) -> tuple[Change, ...]:
+    """Rows that weights (n,) of some methods reduce, and rows whose class corrected targets change."""
+    n = len(next(iter(weights.values())))
+    weighed = [
+        Change(name, share(int(np.sum(values < 1)), n), effective_sample_size(values) / n)
+        for name, values in weights.items()
+    ]
+    return (*weighed, Change("corrected targets", share(round(estimate.differing * n), n), 1.0))
+
+
+def _in_points(step: PlanStep, transfer: TransferCurve) -> PlanStep:
+    return PlanStep(step.more, transfer.error(100 * step.gain, 100 * step.error), transfer(100 * step.gain))
+
+
+def _accuracies(context: Context, estimate: GainEstimate, teacher: Interval) -> dict[str, Interval]:
+    """Of the teacher, of the posterior on gold and as estimated, and of every auxiliary model by itself."""
+    labels, m = context.labels, len(context.labels)
+
+    def on_gold(predictions: np.ndarray) -> Interval:
+        return share(int(np.sum(predictions.argmax(axis=1) == labels)), m)
+
+    value = teacher.value + estimate.gain
+    below, above = (np.hypot(teacher.value - bound, Z * estimate.gain_error) for bound in (teacher.low, teacher.high))
+    return {
+        "teacher": teacher,
+        "posterior, on gold": on_gold(estimate.out_of_fold),
+        "posterior, expected": Interval(*(float(np.clip(x, 0, 1)) for x in (value, value - below, value + above))),
+        **{f"{name} alone": on_gold(context.validation[name]) for name in context.auxiliary},
+    }
+
+
+def _sample(rows: int, seed: int) -> Ints:
+    """At most SAMPLE rows, drawn at random, in order."""
+    if rows <= SAMPLE:
+        return np.arange(rows)
+    return np.sort(np.random.default_rng(seed).choice(rows, SAMPLE, replace=False))
+
+
+def _part(context: Context, kept: Ints) -> Context:
+    """The same context with some of the unlabeled rows."""
+    evidence = context.evidence
+    assert evidence.teacher is not None and evidence.student is not None
+    truth = None if evidence.truth is None else evidence.truth[kept]
+    auxiliary = {
+        name: AuxiliaryPredictions(predictions.validation, predictions.unlabeled[kept])
+        for name, predictions in context.auxiliary.items()
+    }
+    return replace(
+        context,
+        evidence=replace(evidence, teacher=evidence.teacher[kept], student=evidence.student[kept], truth=truth),
+        auxiliary=auxiliary,
+    )
+
+
+@dataclass(frozen=True)
+class TransferCurve:
+    """How gains in target accuracy become gains of students."""
+
+    slope: float  # of a first small gain, and of a loss
+    bend: float  # 0: a straight line
+    residual: float  # standard deviation of single students in points, whatever the number of gold rows
+
+    def __call__(self, targets: float) -> float:
+        """The student's gain, from that of its targets; both in points."""
+        return self.slope * targets / (1 + self.bend * max(targets, 0.0))
+
+    def error(self, targets: float, error: float) -> float:
+        """Its standard error, from that of the targets' gain: half the difference between one error more and one less."""
+        return (self(targets + error) - self(targets - error)) / 2
+
+    def known(self, targets: float, error: float) -> Interval:
+        """The interval from the error of the targets' gain: both ends are mapped by the curve, which keeps their signs."""
+        return Interval(self(targets), self(targets - Z * error), self(targets + Z * error))
+
+    def predicted(self, targets: float, error: float) -> Interval:
+        """The same for a single student."""
+        interval, student_error = self.known(targets, error), Z * self.residual
+        below, above = (float(np.hypot(interval.value - end, student_error)) for end in (interval.low, interval.high))
+        return Interval(interval.value, interval.value - below, interval.value + above)
+
+
+# Fitted on the leaderboard's tuning half: `python -m experiments.leaderboard` prints the estimates of its trials.
+TRANSFER: Mapping[Targets, TransferCurve] = {  # by the student's targets
+    "soft": TransferCurve(slope=0.418, bend=0.024, residual=0.675),
+    "hard": TransferCurve(slope=0.431, bend=0.026, residual=0.581),
+}

@@ -1,0 +1,92 @@
+"""Gold planning: what more gold rows would gain, and which rows to label next.
+
+Rows for evaluation must be drawn at random, or shares counted on them are not those of the unlabeled rows. Rows to train on
+may be chosen: here those on which the posterior is uncertain and the experts disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wdistill.methods.best import GainEstimate
+from wdistill.methods.context import Context
+from wdistill.methods.crossfit import Ints
+from wdistill.methods.posterior import fit_posterior
+from wdistill.weights.confidence import Floats, entropy
+
+MORE = (100, 300, 1_000, 3_000)  # gold rows to be labeled
+DRAWS = 6  # random halves, and as many random quarters, of the gold rows
+FEWEST = 8  # rows, at least, that a posterior is refitted on
+
+
+@dataclass(frozen=True)
+class PlanStep:
+    """A number of additional gold rows, and the projected gain in target accuracy with them."""
+
+    more: int
+    error: float  # expected standard error of the gain
+    gain: float  # projected gain: a posterior fitted on more rows, the experts unchanged
+
+
+def steps(context: Context, estimate: GainEstimate, more: Sequence[int] = MORE) -> tuple[PlanStep, ...]:
+    """The error falls with the root of gold and prior rows, the loss from fitting on few rows with the gold rows."""
+    m, lost = len(context.labels), _lost_to_few(context)
+    rows_now = m + estimate.prior
+    return tuple(
+        PlanStep(
+            rows,
+            estimate.gain_error * float(np.sqrt(rows_now / (rows_now + rows))),
+            estimate.gain + lost * (1 / m - 1 / (m + rows)),
+        )
+        for rows in more
+    )
+
+
+def enough_of(planned: Sequence[PlanStep], now: float, least: float) -> PlanStep | None:
+    """The first step that adds half of what the last one adds to the gain `now`; None where that is less than `least`."""
+    most = planned[-1].gain - now
+    return next((step for step in planned if step.gain - now >= most / 2), None) if most >= least else None
+
+
+def _lost_to_few(context: Context) -> float:
+    """b of accuracy = a − b / rows, for posteriors refitted on random halves and quarters of gold, tested on the other rows.
+
+    Never below 0: more rows do not reduce the accuracy.
+    """
+    m, rng = len(context.labels), np.random.default_rng(context.seed)
+    sizes = [size for size in (m // 4, m // 2) if size >= FEWEST]
+    if len(sizes) < 2:
+        return 0.0
+    accuracies = [np.mean([_held_out_accuracy(context, rng.permutation(m), size) for _ in range(DRAWS)]) for size in sizes]
+    return max(0.0, float(accuracies[1] - accuracies[0]) / (1 / sizes[0] - 1 / sizes[1]))
+
+
+def _held_out_accuracy(context: Context, order: Ints, size: int) -> float:
+    """Accuracy on the other rows of a posterior fitted on the first `size` of `order`, without repeats where possible."""
+    train, test = order[:size], order[size:]
+    if context.same is not None:
+        fresh = test[~np.isin(context.same[test], context.same[train])]
+        test = fresh if len(fresh) else test
+    posterior = fit_posterior({name: values[train] for name, values in context.validation.items()}, context.labels[train])
+    predicted = posterior({name: values[test] for name, values in context.validation.items()})
+    return float(np.mean(predicted.argmax(axis=1) == context.labels[test]))
+
+
+def worth_labeling(context: Context, truth: Floats) -> Ints:
+    """The unlabeled rows (n,), most informative first, from the posterior's distributions (n, K).
+
+    The score is the posterior's entropy times the disagreement of the experts (the entropy of their mean less their mean
+    entropy); classes take turns.
+    """
+    experts = list(context.unlabeled.values())
+    mean = sum(experts[1:], experts[0]) / len(experts)
+    disagreement = entropy(mean) - sum(entropy(expert) for expert in experts) / len(experts)
+    score, classes = entropy(truth) * np.maximum(disagreement, 0.0), truth.argmax(axis=1)
+    by_class = np.lexsort((-score, classes))
+    starts = np.searchsorted(classes[by_class], classes[by_class])
+    turn = np.empty(len(score), np.int64)
+    turn[by_class] = np.arange(len(score)) - starts
+    return np.lexsort((-score, turn)).astype(np.int64)

@@ -1,0 +1,1 @@
+"""Reports of runs: one self-contained page, and one table for the terminal."""

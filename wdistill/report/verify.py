@@ -1,0 +1,163 @@
+"""Whether files of ours are as they were written: runs, files of weights, unfinished jobs, prepared data, exported students.
+
+Every byte that a digest covers is read. What is damaged or missing is named, with what to do about it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from wdistill.core import sealed, store
+from wdistill.core.errors import FileError, WdistillError, unreadable
+from wdistill.datasets import prepared
+from wdistill.report.seal import is_ours
+from wdistill.runs.checkpoints import check_files, read_manifest
+from wdistill.runs.folder import find_runs
+
+STUDENT = "student.json"  # of an exported student
+REDRAWN = "report.html"  # of a run: drawn from the rest of it
+
+
+Bad = Literal["damaged", "missing"]
+
+
+@dataclass(frozen=True)
+class FileState:
+    """The state of one file."""
+
+    path: Path
+    state: Literal["whole", "damaged", "missing"]
+    remedy: str = ""
+
+    @property
+    def is_bad(self) -> bool:
+        return self.state in ("damaged", "missing")
+
+
+def verify(path: Path) -> tuple[str, list[FileState]]:
+    """What a path is, in words, and the state of every file of it."""
+    for kind, is_kind, check in KINDS:
+        if is_kind(path):
+            return kind, list(check(path))
+    found = "a folder with nothing of ours in it" if path.is_dir() else "another file" if path.exists() else "nothing"
+    expected = "a run, a file of weights, an unfinished job (OUTPUT.parts), prepared data or an exported student"
+    raise unreadable("nothing to verify", path, found, expected, "correct the path")
+
+
+# runs -----------------------------------------------------------------------------------------------------------------
+
+
+def _check_runs(path: Path) -> Iterator[FileState]:
+    for run in find_runs(path) or [path]:
+        yield from _check_run(run)
+
+
+def _check_run(run: Path) -> Iterator[FileState]:
+    """Every folder of a run that has manifests of its own."""
+    finished = read_manifest(run).state.get("finished")
+    for folder in sorted({manifest.parent for manifest in run.rglob("generation-*.json")}):
+        intact = check_files(folder)
+        snapshot = read_manifest(folder)
+        if finished and not (snapshot.state.get("finished") or "parameters.safetensors" in snapshot.files):
+            intact[f"generation-{snapshot.number + 1:06d}.json"] = False  # the last one of a stage that was finished
+        again = f"start the run again: it resumes from what is whole; else remove {folder} to do this part again"
+        for name, whole in intact.items():
+            state: Bad = "damaged" if (folder / name).exists() else "missing"
+            yield FileState(folder / name, "whole") if whole else FileState(folder / name, state, again)
+    if (run / REDRAWN).exists():
+        again = f"remove it, then: wdistill report {run}"
+        yield FileState(run / REDRAWN, "whole") if is_ours(run / REDRAWN) else FileState(run / REDRAWN, "damaged", again)
+    elif finished:
+        yield FileState(run / REDRAWN, "missing", f"wdistill report {run}")
+
+
+# tables ---------------------------------------------------------------------------------------------------------------
+
+
+def _is_weights(path: Path) -> bool:
+    from wdistill.tables.output import read_record
+
+    try:
+        return path.is_file() and read_record(path) is not None
+    except FileError:
+        return True
+
+
+def _check_weights(path: Path) -> Iterator[FileState]:
+    from wdistill.tables.output import has_its_content
+
+    try:
+        whole = has_its_content(path)
+    except WdistillError:
+        whole = False
+    yield FileState(path, "whole") if whole else FileState(path, "damaged", "weigh again")
+
+
+def _is_parts(path: Path) -> bool:
+    from wdistill.tables.parts import RECORDS
+
+    return path.is_dir() and any((path / name).exists() for name in RECORDS)
+
+
+def _check_parts(path: Path) -> Iterator[FileState]:
+    from wdistill.tables.parts import check_files as check_parts
+
+    for name, whole in check_parts(path).items():
+        state: Bad = "damaged" if (path / name).exists() else "missing"
+        remedy = "start the job again: it is made anew"
+        yield FileState(path / name, "whole") if whole else FileState(path / name, state, remedy)
+
+
+# data sets and students -----------------------------------------------------------------------------------------------
+
+
+def _check_prepared(path: Path) -> Iterator[FileState]:
+    again = f"remove {path} and prepare the data set again: wdistill data NAME"
+    try:
+        digests = prepared.read_manifest(path)["sha256"]
+    except FileError:
+        yield FileState(path / prepared.MANIFEST, "damaged", again)
+        return
+    yield FileState(path / prepared.MANIFEST, "whole")
+    yield from _digested(path, digests, again)
+
+
+def _check_student(path: Path) -> Iterator[FileState]:
+    again = "export the student again: wdistill export RUN"
+    try:
+        description = json.loads((path / STUDENT).read_bytes())
+        whole = description["digest"] == sealed.digest_of(description)
+        digests: dict[str, str] = description["sha256"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        whole, digests = False, {}
+    yield FileState(path / STUDENT, "whole") if whole else FileState(path / STUDENT, "damaged", again)
+    if whole:
+        yield from _digested(path, digests, again)
+
+
+def _digested(folder: Path, digests: dict[str, str], remedy: str) -> Iterator[FileState]:
+    """Files by name, compared with their SHA-256."""
+    for name, digest in digests.items():
+        path = folder / name
+        if not path.exists():
+            yield FileState(path, "missing", remedy)
+        else:
+            yield FileState(path, "whole") if store.digest_file(path) == digest else FileState(path, "damaged", remedy)
+
+
+def _has(name: str) -> Callable[[Path], bool]:
+    return lambda path: (path / name).exists()
+
+
+Check = Callable[[Path], Iterator[FileState]]
+KINDS: tuple[tuple[str, Callable[[Path], Any], Check], ...] = (
+    ("an unfinished job of wdistill weigh", _is_parts, _check_parts),
+    ("prepared data", _has(prepared.MANIFEST), _check_prepared),
+    ("an exported student", _has(STUDENT), _check_student),
+    ("runs", lambda path: any(path.glob("generation-*.json")) or find_runs(path), _check_runs),
+    ("a file of weights", _is_weights, _check_weights),
+)

@@ -1,0 +1,1 @@
+"""Runs, without torch: recipe, arms, folder, checkpoints and results."""

@@ -1,0 +1,254 @@
+"""Checkpoints of a folder: its files are listed, with size and SHA-256, in a manifest that is written last.
+
+Every commit writes a new snapshot; the newest two are kept. What is read is the newest snapshot whose files are all intact,
+so a process may die at any moment: nothing counts before its manifest exists, and nothing is removed before the manifest
+that replaces it has been read back. Nothing is removed or replaced that no manifest lists: files of others stay.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from wdistill.core import checks, sealed, store
+from wdistill.core.errors import CheckpointError
+
+KEPT = 2  # snapshots
+BELOW = ("initial", "weights")  # folders in which files of a snapshot may lie
+UNFINISHED = re.compile(r"\.(.+)\.\d+\.tmp")  # a write of the file that it names
+SUFFIXES = (".json", ".jsonl", ".safetensors", ".parquet", ".npz", ".html")  # of the files of a run
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One committed state: its files as (size, SHA-256), and any other state of its owner, as JSON."""
+
+    number: int = 0  # 0: nothing has been committed
+    state: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+
+
+class CheckpointStore:
+    """The newest intact snapshot of a folder, and the way to commit the next one. One process at a time may commit."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.snapshot = newest(folder)
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        return self.snapshot.state
+
+    def read(self, name: str) -> bytes:
+        """A committed file, checked against its digest."""
+        content = content_of(self.folder, self.snapshot, name)
+        if content is None:
+            raise damaged(self.folder, [name])
+        return content
+
+    def commit(self, state: Mapping[str, Any], files: Mapping[str, bytes] | None = None, drop: Collection[str] = ()) -> None:
+        """Write new files, then the manifest; forget the files in `drop`. A name is never used for other bytes."""
+        files = files or {}
+        self._refuse_foreign(files)
+        for folder in sorted({(self.folder / name).parent for name in files} | {self.folder}):
+            store.make_folder(folder, parents=True)
+        for name, content in files.items():
+            store.write_bytes(self.folder / name, content)
+        kept = {name: file for name, file in self.snapshot.files.items() if name not in drop}
+        listed = {**kept, **{name: (len(content), store.digest(content)) for name, content in files.items()}}
+        new = Snapshot(self._next_number(), state, listed)
+        store.write_bytes(self.folder / _manifest(new.number), _to_bytes(new))
+        self._read_back(new, files)
+        before, self.snapshot = self.snapshot, new
+        self._forget(before)
+
+    def _read_back(self, written: Snapshot, files: Mapping[str, bytes]) -> None:
+        bad = [name for name, content in files.items() if _read(self.folder / name) != content]
+        if bad or _parse(self.folder / _manifest(written.number)) is None:
+            raise damaged(self.folder, bad or [_manifest(written.number)])
+
+    def _next_number(self) -> int:
+        """The number after all that are taken, also by files that cannot be read as manifests and are left alone."""
+        return max([self.snapshot.number, *map(_number, _manifests(self.folder))]) + 1
+
+    def _refuse_foreign(self, files: Mapping[str, bytes]) -> None:
+        """Raise where a file that no manifest lists is about to be replaced by other bytes."""
+        there = [name for name in files if os.path.lexists(self.folder / name)]
+        unlisted = set(there) - {name for snapshot in _snapshots(self.folder) for name in snapshot.files} if there else ()
+        for name in sorted(unlisted):
+            path = self.folder / name
+            if path.is_symlink() or _read(path) != files[name]:
+                raise CheckpointError(
+                    "a file that this run did not write is in its way",
+                    where=str(path),
+                    found="a link" if path.is_symlink() else "other contents than are to be written",
+                    expected="no file of this name",
+                    remedy="move it elsewhere or remove it, and start the run again: it resumes",
+                )
+
+    def _forget(self, before: Snapshot) -> None:
+        """Remove the manifests before the last two, and the files that only they listed; not those that were changed."""
+        kept = {*self.snapshot.files, *before.files}
+        for old in _snapshots(self.folder):
+            if old.number not in (self.snapshot.number, before.number):
+                for name, file in old.files.items():
+                    if name not in kept and _is_file(self.folder / name) and _intact(self.folder / name, file):
+                        store.remove(self.folder / name)
+                store.remove(self.folder / _manifest(old.number))
+
+    def clean(self) -> None:
+        """Remove what a killed process left: unfinished writes, later snapshots that are not whole, older ones."""
+        snapshots, number = _snapshots(self.folder), self.snapshot.number
+        kept = {name for snapshot in snapshots if snapshot.number <= number for name in snapshot.files}
+        rejected = [snapshot for snapshot in snapshots if snapshot.number > number]
+        lost = {self.folder / name for snapshot in rejected for name in snapshot.files if name not in kept}
+        manifests = [self.folder / _manifest(snapshot.number) for snapshot in rejected]
+        for path in [*sorted(filter(_is_file, lost)), *self._unfinished(), *manifests]:
+            store.remove(path)
+        self._forget(next((snapshot for snapshot in snapshots if snapshot.number < number), Snapshot()))
+
+    def _unfinished(self) -> list[Path]:
+        """Unfinished writes of the run's files, here and in the folders below that belong to it."""
+        listed = {self.folder / name for snapshot in _snapshots(self.folder) for name in snapshot.files}
+        folders = {*(self.folder / name for name in BELOW), *(path.parent for path in listed)} - {self.folder}
+        ours = [self.folder, *(folder for folder in folders if not folder.is_symlink())]
+        found = [path for folder in ours for path in folder.glob(".*.tmp") if _is_file(path)]
+        names = {path: match[1] for path in found if (match := UNFINISHED.fullmatch(path.name))}
+        return sorted(path for path, name in names.items() if name.endswith(SUFFIXES) or path.with_name(name) in listed)
+
+
+def newest(folder: Path) -> Snapshot:
+    """The newest snapshot whose files are all intact; a warning where a later one was begun."""
+    damage: list[str] = []
+    paths = _manifests(folder)
+    for path in paths:
+        snapshot = _parse(path)
+        files = snapshot.files.items() if snapshot else ()
+        bad = [name for name, file in files if not _intact(folder / name, file)] if snapshot else [path.name]
+        if snapshot is not None and not bad:
+            if damage:
+                checks.warn(f"{folder}: {', '.join(damage)} damaged or missing: resuming from the snapshot before")
+            return snapshot
+        damage += bad
+    if paths:
+        raise damaged(folder, damage)
+    return Snapshot()
+
+
+def read_manifest(folder: Path) -> Snapshot:
+    """The newest snapshot whose manifest can be read, its files unchecked: enough to list runs."""
+    return next((snapshot for snapshot in map(_parse, _manifests(folder)) if snapshot is not None), Snapshot())
+
+
+def visible_damage(folder: Path) -> list[str]:
+    """Manifests of a folder that cannot be read, and files of its newest snapshot that are missing or of another size.
+
+    Fitted rules are compared with their digests, too: they are small, and read with the results of a run.
+    """
+    unreadable = [path.name for path in _manifests(folder) if _parse(path) is None]
+    files = read_manifest(folder).files
+    sizes = {name: (folder / name).stat().st_size if (folder / name).is_file() else -1 for name in files}
+    lost = [name for name, (size, _) in files.items() if sizes[name] != size]
+    rotten = [name for name, file in files.items() if name.endswith(".npz") and not _intact(folder / name, file)]
+    return [*unreadable, *dict.fromkeys([*lost, *rotten])]
+
+
+def is_begun(folder: Path) -> bool:
+    """Whether a folder has manifests, readable or not."""
+    return bool(_manifests(folder))
+
+
+def check_files(folder: Path) -> dict[str, bool]:
+    """Every manifest of a folder, and every file that one of them lists, by name: whether it is what was written.
+
+    The last two manifests are always there: one that stands alone with a number above 1 has lost its neighbour.
+    """
+    numbers = [_number(path) for path in _manifests(folder)]
+    intact = {_manifest(numbers[0] - 1): False} if numbers and numbers[0] > 1 and len(numbers) == 1 else {}
+    for path in _manifests(folder):
+        snapshot = _parse(path)
+        intact[path.name] = snapshot is not None
+        for name, file in snapshot.files.items() if snapshot else ():
+            intact[name] = _intact(folder / name, file)
+    return intact
+
+
+def content_of(folder: Path, snapshot: Snapshot, name: str) -> bytes | None:
+    """A file of a snapshot, or None where it is not, or is no longer, what was committed."""
+    content = _read(folder / name)
+    intact = content is not None and snapshot.files.get(name) == (len(content), store.digest(content))
+    return content if intact else None
+
+
+def _snapshots(folder: Path) -> list[Snapshot]:
+    """What the readable manifests of a folder say, newest first."""
+    return [snapshot for snapshot in map(_parse, _manifests(folder)) if snapshot is not None]
+
+
+def _manifest(number: int) -> str:
+    return f"generation-{number:06d}.json"
+
+
+def _manifests(folder: Path) -> list[Path]:
+    """The manifests in a folder, newest first."""
+    numbered = [path for path in folder.glob("generation-*.json") if path.stem.partition("-")[2].isdecimal()]
+    return sorted((path for path in numbered if path.name == _manifest(_number(path))), key=_number, reverse=True)
+
+
+def _number(manifest: Path) -> int:
+    return int(manifest.stem.partition("-")[2])
+
+
+def _to_bytes(snapshot: Snapshot) -> bytes:
+    files = {name: list(file) for name, file in sorted(snapshot.files.items())}
+    return sealed.seal({"number": snapshot.number, "state": snapshot.state, "files": files})
+
+
+def _parse(path: Path) -> Snapshot | None:
+    """The snapshot of a manifest, or None where it is damaged."""
+    manifest = sealed.read_sealed(path)
+    if not isinstance(manifest, dict):
+        return None
+    try:
+        files = {str(name): (int(size), str(sha)) for name, (size, sha) in manifest["files"].items()}
+        number, state = int(manifest["number"]), dict(manifest["state"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    if any(PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts for name in files):
+        return None
+    return Snapshot(number, state, files)
+
+
+def _intact(path: Path, file: tuple[int, str]) -> bool:
+    size, digest = file
+    try:
+        return path.stat().st_size == size and store.digest_file(path) == digest
+    except OSError:
+        return False
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a file, and not a link to one."""
+    return path.is_file() and not path.is_symlink()
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def damaged(folder: Path, names: list[str]) -> CheckpointError:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return CheckpointError(
+        "files of this run are damaged or missing",
+        where=str(folder),
+        found=", ".join(names[:5]) + more,
+        expected="files whose SHA-256 is the one in the manifest",
+        remedy=f"restore them from a copy, or remove the folder {os.fspath(folder)} to do this part again",
+    )

@@ -1,0 +1,90 @@
+"""`wdistill weigh --method best`: the table job that writes corrected targets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from wdistill.core import checks
+from wdistill.methods.best import Choice, choose
+from wdistill.methods.context import one_hot
+from wdistill.methods.guards import check_gold
+from wdistill.tables.experts import ExpertTables, open_experts, predict_sample
+from wdistill.tables.formats.table import Chunk, Table
+from wdistill.tables.join import Numbers
+from wdistill.tables.options import Options, Paths
+from wdistill.tables.rows import OutputBatch, UnlabeledTables
+from wdistill.weights.confidence import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class CorrectJob:
+    """The job that writes targets: the experts, and the choice that the gold rows support."""
+
+    experts: ExpertTables
+    choice: Choice
+    sampled: int  # unlabeled rows that the gain was estimated on
+
+    @property
+    def source(self) -> UnlabeledTables:
+        return self.experts.source
+
+    @property
+    def state(self) -> bytes:
+        gain, posterior = self.choice.estimate, self.choice.estimate.posterior
+        return json.dumps(
+            [gain.accepted, posterior.slopes, posterior.biases.tolist(), posterior.classes_with_gold.tolist()]
+        ).encode()
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        gain, posterior = self.choice.estimate, self.choice.estimate.posterior
+        return {
+            "method": "best",
+            "why": self.choice.why,
+            "slopes": dict(posterior.slopes),
+            "biases": posterior.biases.tolist(),
+            "classes_without_gold": np.flatnonzero(~posterior.classes_with_gold).tolist(),
+            "prospect": {
+                "sampled": self.sampled,
+                "supported": gain.likelihood_improves,
+                "taken": gain.accepted,
+                **gain.numbers,
+            },
+        }
+
+    def schema(self, ids: pa.DataType) -> pa.Schema:
+        return pa.schema([("id", ids), ("weight", pa.float32()), ("targets", pa.list_(pa.float32(), self.source.classes))])
+
+    def numbers(self, table: Table, chunk: Chunk) -> Numbers:
+        """The predictions of a table's experts, one column for every expert and class."""
+        columns = self.source.columns_in(table)
+        predictions = {self.experts.expert(column): self.experts.predict(table, chunk, column) for column in columns}
+        return {f"{name}.{c}": values[:, c] for name, values in predictions.items() for c in range(values.shape[1])}
+
+    def process(self, kept: np.ndarray, numbers: Numbers) -> OutputBatch:
+        names, classes = map(self.experts.expert, self.source.columns), range(self.source.classes)
+        predictions = {name: np.stack([numbers[f"{name}.{c}"] for c in classes], axis=1) for name in names}
+        targets = self.choice.targets(predictions)
+        changed = int(np.sum(targets.argmax(axis=1) != predictions["teacher"].argmax(axis=1)))
+        if self.source.options.targets == "hard":
+            targets = one_hot(targets.argmax(axis=1), targets.shape[1])
+        return OutputBatch(kept, (pa.array(np.ones(len(kept), np.float32)), _lists(targets)), {"changed": changed})
+
+
+def prepare_best(paths: Paths, options: Options) -> CorrectJob:
+    """Open the tables, let the experts predict gold and a sample of the unlabeled rows, and choose."""
+    experts = open_experts(paths, options)
+    sample = predict_sample(experts)
+    for finding in (*sample.concerns, *check_gold(sample.context)):
+        checks.warn(finding.text)
+    return CorrectJob(experts, choose(sample.context), len(sample.ids))
+
+
+def _lists(rows: Floats) -> pa.Array:
+    """Rows (n, K) as an arrow array of lists."""
+    return pa.FixedSizeListArray.from_arrays(pa.array(rows.astype(np.float32).ravel()), rows.shape[1])

@@ -1,0 +1,1 @@
+"""Tables of predictions and labels, read chunk by chunk from parquet, npz, npy, CSV and JSON lines."""

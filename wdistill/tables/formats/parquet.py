@@ -1,0 +1,46 @@
+"""Parquet files, read in batches that do not grow with the row groups; page checksums are compared where there are some."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from wdistill.tables.formats.pages import Guard
+from wdistill.tables.formats.schema import Format, Layout, Location, ends_early
+
+MAGIC = b"PAR1"
+BUFFER = 1 << 20  # bytes read at once from every column
+
+
+def _layout(location: Location) -> Layout:
+    with _opened(location) as (_, file):
+        return Layout(file.schema_arrow, file.metadata.num_rows)
+
+
+def _read(location: Location, schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
+    with _opened(location) as (stream, file):
+        guard = Guard.of(location, stream.fileno(), file.metadata.schema, schema.names)
+        rows, seen = guard.batch(rows), 0
+        guard.check(rows)
+        for batch in file.iter_batches(batch_size=rows, columns=schema.names, use_threads=False):
+            yield batch
+            seen += batch.num_rows
+            guard.check(seen + rows)
+
+
+@contextmanager
+def _opened(location: Location) -> Iterator[tuple[IO[bytes], pq.ParquetFile]]:
+    with location.path.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - len(MAGIC)))
+        if stream.read() != MAGIC:
+            raise ends_early(location, size, "a parquet file, which ends with its table of contents")
+        yield stream, pq.ParquetFile(stream, pre_buffer=False, buffer_size=BUFFER, page_checksum_verification=True)
+
+
+PARQUET = Format(_layout, _read)

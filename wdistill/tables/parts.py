@@ -1,0 +1,220 @@
+"""The folder of an unfinished job: what is finished is listed in a record, with its SHA-256, and nothing else is removed.
+
+The record is kept twice. A file belongs to the job if the record lists it, or if its name carries the job's token, a random
+word that only the record knows: such a file is not finished yet. A folder with anything else in it is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from wdistill.core import checks, sealed, store
+from wdistill.core.errors import ConfigError, bad_value, unreadable
+
+RECORDS = ("job.json", "job.copy.json")
+UNFINISHED = re.compile(r"\.job(\.copy)?\.json\.[0-9]+\.tmp")  # a record that was being written
+File = tuple[int, str]  # size and SHA-256
+
+
+@dataclass(frozen=True)
+class Part:
+    """One finished part: what it covers, its file, and counts that the weights do not tell."""
+
+    start: int  # the first input file of the first table that it covers
+    next: int  # the first one after it
+    stamps: list[list[int]]  # size and time of change of those files
+    seen: int  # rows of the first table that it covers
+    kept: int  # rows that it holds
+    counts: dict[str, int]
+    file: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """Another table, brought into the order of the first."""
+
+    order: str  # what that order depends on
+    columns: list[str]
+    files: dict[str, list[Any]]  # size and SHA-256 by name
+
+
+@dataclass
+class JobFolder:
+    """The folder, which is locked, and its record."""
+
+    folder: Path
+    identity: Mapping[str, Any]  # what finished parts depend on, besides the files that each part names
+    token: str
+    parts: list[Part] = field(default_factory=list)
+    aligned: dict[str, Aligned] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    def scratch(self, name: str) -> Path:
+        """The path of a file or folder that the record does not list yet."""
+        stem, dot, suffix = name.partition(".")
+        return self.folder / f"{stem}.{self.token}{dot}{suffix}"
+
+    def commit(self) -> None:
+        """Write the record, twice."""
+        content = {
+            "identity": self.identity,
+            "token": self.token,
+            "parts": [asdict(part) for part in self.parts],
+            "aligned": {name: asdict(table) for name, table in self.aligned.items()},
+            "warnings": self.warnings,
+        }
+        for name in RECORDS:
+            store.write_bytes(self.folder / name, sealed.seal(content))
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[BinaryIO]:
+        """A file of the folder, synced when the block ends."""
+        with store.synced(self.scratch(name)) as file:
+            yield file
+
+    def file(self, name: str) -> dict[str, Any]:
+        """Name, size and SHA-256 of a file that has been written, as `Part` keeps them."""
+        path = self.scratch(name)
+        return {"file": path.name, "size": path.stat().st_size, "sha256": store.digest_file(path)}
+
+    def check(self) -> None:
+        """Forget parts and aligned tables that are damaged or missing, and say so: they are made anew."""
+        for part in [part for part in self.parts if not _intact(self.folder / part.file, (part.size, part.sha256))]:
+            _say(f"{self.folder / part.file} is damaged or missing, and is made anew")
+            self.parts.remove(part)
+        for number, table in list(self.aligned.items()):
+            folder = self.scratch(f"aligned-{number}")
+            damaged = [name for name, (size, digest) in table.files.items() if not _intact(folder / name, (size, digest))]
+            if damaged:
+                _say(f"{folder / damaged[0]} is damaged or missing, and is made anew")
+                del self.aligned[number]
+
+    def sweep(self) -> None:
+        """Remove what carries the token and is not listed: a killed process left it."""
+        listed = {part.file for part in self.parts} | {self.scratch(f"aligned-{number}").name for number in self.aligned}
+        for path in _with_token(self.folder, self.token):
+            if path.name not in listed:
+                store.remove(path)
+
+    def clear(self) -> None:
+        """Remove all that is ours, and the folder, if it is empty then."""
+        self.parts, self.aligned = [], {}
+        self.sweep()
+        for name in (*RECORDS, "lock"):
+            store.remove(self.folder / name)
+        if not any(self.folder.iterdir()):
+            store.remove(self.folder)
+
+
+def refuse_foreign(folder: Path, inputs: Sequence[Path] = ()) -> None:
+    """Refuse a folder of parts that is not ours, or has something else in it, or that is read as an input."""
+    inside = [path for path in inputs if path.resolve().is_relative_to(folder.resolve())]
+    if inside:
+        remedy = "copy the table elsewhere, or choose another output"
+        raise bad_value(
+            "a table would be read from the folder of parts", str(folder), str(inside[0]), "other tables", remedy
+        )
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise _foreign(folder, "a link" if folder.is_symlink() else "a file")
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
+    record = _read(folder) if names else None
+    if names & {*RECORDS} and record is None:
+        found, expected = "a record that is damaged", "the record of an unfinished job, in one of two copies"
+        remedy = f"remove {folder} to begin again, or choose another output"
+        raise unreadable("the record of an unfinished job cannot be read", folder / RECORDS[0], found, expected, remedy)
+    ours = {name for name in names if UNFINISHED.fullmatch(name) and _is_begun(folder / name)} | {*RECORDS}
+    ours |= {name for name in names & {"lock"} if store.is_lock(folder / name)}
+    if record is not None:
+        ours |= {path.name for path in _with_token(folder, record["token"])}
+    links = {name for name in names if (folder / name).is_symlink()}
+    if names - ours or links:
+        raise _foreign(folder, ", ".join(sorted(names - ours | links)[:5]))
+
+
+def open_folder(folder: Path, identity: Mapping[str, Any]) -> JobFolder:
+    """The folder of this job, locked by the caller: the finished parts of an earlier run, or nothing yet."""
+    refuse_foreign(folder)
+    record = _read(folder)
+    for path in folder.iterdir():
+        if UNFINISHED.fullmatch(path.name):
+            store.remove(path)
+    if record is not None:
+        parts = [Part(**part) for part in record["parts"]]
+        aligned = {number: Aligned(**table) for number, table in record["aligned"].items()}
+        job = JobFolder(folder, identity, record["token"], parts, aligned, record["warnings"])
+        if record["identity"] == identity:
+            job.check()
+            job.sweep()
+            for text in job.warnings:
+                checks.warn(text)
+            return job
+        if parts:
+            raise _another_job(folder, parts, record["identity"], identity)
+        job.aligned = {}
+        job.sweep()
+    job = JobFolder(folder, identity, secrets.token_hex(8))
+    job.commit()
+    return job
+
+
+def check_files(folder: Path) -> dict[str, bool]:
+    """Both copies of the record, and every file that it lists, by name: whether it is what was written."""
+    intact = {name: sealed.read_sealed(folder / name) is not None for name in RECORDS}
+    record = _read(folder)
+    if record is None:
+        return intact
+    intact |= {part["file"]: _intact(folder / part["file"], (part["size"], part["sha256"])) for part in record["parts"]}
+    for number, table in record["aligned"].items():
+        for name, (size, digest) in table["files"].items():
+            path = f"aligned-{number}.{record['token']}/{name}"
+            intact[path] = _intact(folder / path, (size, digest))
+    return intact
+
+
+def _another_job(folder: Path, parts: Sequence[Part], old: Mapping[str, Any], new: Mapping[str, Any]) -> ConfigError:
+    differing = [name for name in new if old.get(name) != new[name]]
+    options = [f"--{name.replace('_', '-')}" for name in new["options"] if old["options"].get(name) != new["options"][name]]
+    found = f"{len(parts)} finished parts of a job with other {', '.join(options or differing)}"
+    remedy = f"finish that job with the command that began it, or remove {folder}, or choose another output"
+    return bad_value("another job for this output is not finished", str(folder), found, "the same job", remedy)
+
+
+def _foreign(folder: Path, found: str) -> ConfigError:
+    what, expected = "finished parts would be written where something else is", "nothing, or the parts of an earlier run"
+    return bad_value(what, str(folder), found, expected, "move it away, or choose another output")
+
+
+def _read(folder: Path) -> dict[str, Any] | None:
+    """The record: that of both copies which lists more."""
+    copies = [record for name in RECORDS if isinstance(record := sealed.read_sealed(folder / name), dict)]
+    return max(copies, key=lambda record: len(record["parts"]) + len(record["aligned"]), default=None)
+
+
+def _with_token(folder: Path, token: str) -> list[Path]:
+    return sorted(path for path in folder.glob(f"*.{token}*") if path.name.split(".")[1] == token)
+
+
+def _is_begun(path: Path) -> bool:
+    """Whether a file is the beginning of a sealed record."""
+    with path.open("rb") as file:
+        return sealed.HEAD.startswith(file.read(len(sealed.HEAD)))
+
+
+def _intact(path: Path, file: File) -> bool:
+    try:
+        return path.stat().st_size == file[0] and store.digest_file(path) == file[1]
+    except OSError:
+        return False
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

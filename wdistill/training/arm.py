@@ -1,0 +1,253 @@
+"""One arm: lines 5 to 10 of Algorithm 1, the pretrained student on the union with the weights of its rule or method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from wdistill.core import checks
+from wdistill.core.errors import bad_value
+from wdistill.core.threads import blocks
+from wdistill.methods.best import AUXILIARY_MODELS
+from wdistill.methods.context import Context, CrossEntropy, Loss, MethodArm, Supervision
+from wdistill.methods.guards import check_gold
+from wdistill.runs.checkpoints import CheckpointStore
+from wdistill.runs.recipe import Recipe
+from wdistill.training import tensors
+from wdistill.training.data import Split, take_rows, to_device
+from wdistill.training.inputs import concatenate
+from wdistill.training.labels import read_labels, read_predictions
+from wdistill.training.loop import run_stage
+from wdistill.training.losses import soft_cross_entropy
+from wdistill.training.predict import device_of
+from wdistill.training.randomness import key, permutation
+from wdistill.training.stage import AuxiliaryLoss, Callbacks, Examples, Stage
+from wdistill.training.vid import vid_auxiliary_loss
+from wdistill.training.weigher import Weigher
+from wdistill.weights.evidence import Evidence
+from wdistill.weights.rule import Rule, as_rule
+
+if TYPE_CHECKING:
+    from wdistill.training.jobs import TrainingJob
+
+BLOCK = 1 << 12  # rows whose soft targets are computed at once
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedArm:
+    """An arm ready to be trained, and the gold rows that its validation accuracy is measured on."""
+
+    stage: Stage
+    measured: Split
+
+
+def train_arm(
+    job: TrainingJob, rule: Rule[...] | MethodArm, student: nn.Module, splits: Mapping[str, Split], callbacks: Callbacks
+) -> None:
+    """Train the pretrained student, the same for all arms, on labeled, unlabeled and perhaps gold rows."""
+    _load_pretrained(job, "student", student)
+    if isinstance(rule, MethodArm):
+        arm = _prepare_method(job, rule, student, splits, callbacks)
+    else:
+        arm = _prepare_rule(job, rule, splits, callbacks)
+    measured = {"validation": arm.measured, **({"test": splits["test"]} if "test" in splits else {})}
+    with _auxiliary_loss(job, student, splits["labeled"]) as auxiliary_loss:
+        run_stage(replace(arm.stage, auxiliary_loss=auxiliary_loss), student, job.recipe, measured, callbacks)
+
+
+def read_context(job: TrainingJob, callbacks: Callbacks) -> Context:
+    """The context of an arm's method before the second stage, for advice."""
+    device = torch.device(job.device)
+    gold, unlabeled = (to_device(job.splits[name], device) for name in ("validation", "unlabeled"))
+    student = job.model.to(device)
+    _load_pretrained(job, "student", student)
+    weigher = _weigher(job, _no_rule, gold, unlabeled, 1.0, callbacks)
+    return _context(job, getattr(job.rule, "auxiliary", ()), weigher.evidence(student))
+
+
+def _prepare_rule(job: TrainingJob, rule: Rule[...], splits: Mapping[str, Split], callbacks: Callbacks) -> PreparedArm:
+    """The teacher's own targets, and weights that may be refreshed."""
+    recipe, validation = job.recipe, splits["validation"]
+    weighing, gold = split_gold(validation, recipe)
+    weigher = _weigher(job, rule, weighing, splits["unlabeled"], recipe.temperature, callbacks)
+    teacher_gold = weigher.validation_teacher[rows_that_weigh(len(validation), recipe)]
+    parts = _parts(splits, gold)
+    targets = _teacher_targets(_labels(parts), weigher.teacher, recipe, job.classes)
+    stage = _stage(job, parts, targets, replace(weigher, validation_teacher=teacher_gold))
+    return PreparedArm(replace(stage, gold=recipe.validation_in_training == "yes"), weighing)
+
+
+def _prepare_method(
+    job: TrainingJob, rule: MethodArm, student: nn.Module, splits: Mapping[str, Split], callbacks: Callbacks
+) -> PreparedArm:
+    """The supervision of the method, computed once with the pretrained student; only its weights may be refreshed.
+
+    Methods get predictions at temperature 1; their targets are then brought to the recipe's temperature.
+    """
+    recipe, validation = job.recipe, splits["validation"]
+    weigher = _weigher(job, _no_rule, validation, splits["unlabeled"], 1.0, callbacks)
+    context = _context(job, rule.auxiliary, weigher.evidence(student))
+    for concern in check_gold(context):
+        checks.warn(concern.text)
+    supervision = _supervision(rule, context)
+    gold = supervision.gold or recipe.validation_in_training == "yes"
+    parts = _parts(splits, validation if gold else None)
+    labels = [torch.nn.functional.one_hot(part_labels, job.classes).float() for part_labels in _labels(parts)]
+    soft = tempered(supervision.targets, recipe.temperature).astype(np.float32)
+    targets = torch.cat([labels[0], torch.from_numpy(soft), *labels[1:]])
+    weigh = as_rule(supervision.refresh or (lambda evidence: supervision.weights))
+    stage = _stage(job, parts, targets, replace(weigher, rule=weigh, targets=soft))
+    plain = isinstance(supervision.loss, CrossEntropy)
+    loss = None if plain else loss_on_unlabeled(supervision.loss, len(parts[0]), len(parts[1]))
+    every = 1 if supervision.refresh else None
+    return PreparedArm(replace(stage, every=every, loss=loss, why=supervision.why, gold=gold), validation)
+
+
+@as_rule
+def _no_rule(evidence: Evidence) -> NDArray[np.float64]:
+    """A placeholder for a method that has not run yet; it is never called."""
+    raise NotImplementedError
+
+
+def _context(job: TrainingJob, auxiliary: Sequence[str], evidence: Evidence) -> Context:
+    """The input of a method: predictions, also of the auxiliary models that it uses."""
+    models = {name: read_predictions(job.run / "auxiliary" / name) for name in job.auxiliary if name in auxiliary}
+    return Context(evidence, models, job.recipe.targets, job.recipe.seed % 2**32, job.splits["validation"].same)
+
+
+def _supervision(rule: MethodArm, context: Context) -> Supervision:
+    try:
+        return rule.method(context)
+    except KeyError as error:
+        if error.args[0] not in AUXILIARY_MODELS:
+            raise
+        name = repr(error.args[0])
+        what, expected = "no predictions of this auxiliary model", f"one of {', '.join(map(repr, context.validation))}"
+        remedy = f"name it in MethodArm(…, auxiliary=({name},)); a teacher that is a table cannot be retrained"
+        raise bad_value(what, f"arm {rule.name}", f"{name}, which its method uses", expected, remedy) from None
+
+
+def tempered(distributions: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:
+    """Distributions (n, K) as of a softmax at this temperature; one-hot rows are unchanged."""
+    if temperature == 1.0:
+        return distributions
+    powers = (distributions / distributions.max(axis=1, keepdims=True)) ** (1.0 / temperature)
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def _weigher(
+    job: TrainingJob, rule: Rule[...], validation: Split, unlabeled: Split, temperature: float, callbacks: Callbacks
+) -> Weigher:
+    logits = {name: read_labels(job.run / "labels", name) for name in ("unlabeled", "validation", "labeled")}
+    teacher, validation_teacher = logits["unlabeled"], logits["validation"]
+    assert teacher is not None and validation_teacher is not None
+    return Weigher(
+        rule,
+        validation,
+        unlabeled,
+        validation_teacher,
+        teacher,
+        logits["labeled"],
+        temperature,
+        job.recipe.precision,
+        first=len(job.splits["labeled"]),
+        rows=0,
+        callbacks=callbacks,
+    )
+
+
+def _parts(splits: Mapping[str, Split], gold: Split | None) -> list[Split]:
+    """The rows that an arm is trained on: labeled, unlabeled, and gold ones."""
+    return [splits["labeled"], splits["unlabeled"], *([] if gold is None else [gold])]
+
+
+def _labels(parts: Sequence[Split]) -> list[Tensor]:
+    """The truth of labeled and gold rows."""
+    return [part.labels for part in (parts[0], *parts[2:]) if part.labels is not None]
+
+
+def _stage(job: TrainingJob, parts: Sequence[Split], targets: Tensor, weigher: Weigher) -> Stage:
+    recipe, rows = job.recipe, sum(len(part) for part in parts)
+    ids = np.concatenate([part.ids.astype(object) for part in parts])
+    weigher = replace(weigher, rows=rows)
+    return Stage(
+        job.name,
+        job.folder,
+        Examples(concatenate([part.inputs for part in parts]), targets, torch.ones(rows), ids),
+        recipe.epochs,
+        order="arm",  # the same for all arms: differences are paired
+        temperature=recipe.temperature,
+        scale=recipe.temperature**2 if recipe.temperature_squared else 1.0,
+        estimate=weigher.estimate,
+        restore=weigher.restore,
+        every=recipe.refresh,
+        trajectory=True,
+    )
+
+
+def loss_on_unlabeled(loss: Loss, first: int, n: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """A loss for the unlabeled rows, which are n from `first` on; all others have the cross-entropy."""
+
+    def per_example(logits: Tensor, targets: Tensor, rows: Tensor) -> Tensor:
+        losses = soft_cross_entropy(logits, targets)
+        at = torch.nonzero((rows >= first) & (rows < first + n))[:, 0]
+        on_unlabeled: Tensor = loss(logits[at].to(losses.dtype), targets[at].to(losses.dtype), rows[at] - first)
+        return losses.index_put((at,), on_unlabeled)
+
+    return per_example
+
+
+def _auxiliary_loss(job: TrainingJob, student: nn.Module, labeled: Split) -> AbstractContextManager[AuxiliaryLoss | None]:
+    """The loss of an arm besides the cross-entropy: none, or the VID of its recipe, with the run's teacher."""
+    if not job.recipe.vid:
+        return nullcontext()
+    assert job.teacher is not None
+    teacher = job.teacher.to(device_of(student))
+    _load_pretrained(job, "teacher", teacher)
+    return vid_auxiliary_loss(job.recipe, student, teacher, labeled.inputs)
+
+
+def _load_pretrained(job: TrainingJob, name: str, model: nn.Module) -> None:
+    """Load the parameters at the end of pretraining into a model."""
+    parameters = CheckpointStore(job.run / name).read("parameters.safetensors")
+    tensors.load_parameters(model, tensors.from_bytes(parameters, name), name)
+
+
+def _teacher_targets(labels: list[Tensor], teacher: NDArray[np.float32], recipe: Recipe, classes: int) -> Tensor:
+    """The student's targets: the truth on labeled and gold rows, the teacher's on the unlabeled ones between them."""
+    if recipe.targets == "hard":
+        return torch.cat([labels[0], torch.from_numpy(teacher.argmax(axis=1)), *labels[1:]])
+    first = len(labels[0])
+    soft = torch.empty(first + len(teacher) + sum(map(len, labels[1:])), classes)
+    for part in blocks(len(teacher), BLOCK):  # float64 inside, and never all of it at once
+        logits = torch.from_numpy(teacher[part]).double() / recipe.temperature
+        soft[first + part.start : first + part.stop] = torch.softmax(logits, dim=1)
+    soft[:first] = torch.nn.functional.one_hot(labels[0], classes)
+    for gold in labels[1:]:
+        soft[first + len(teacher) :] = torch.nn.functional.one_hot(gold, classes)
+    return soft
+
+
+def rows_that_weigh(m: int, recipe: Recipe) -> NDArray[np.int64]:
+    """All gold rows, or with validation_in_training = half a random half of them."""
+    if recipe.validation_in_training != "half":
+        return np.arange(m)
+    return np.sort(permutation(m, key(recipe.seed, "half")).numpy()[: (m + 1) // 2])
+
+
+def split_gold(validation: Split, recipe: Recipe) -> tuple[Split, Split | None]:
+    """The gold rows that weights are estimated from, and those that the student is trained on."""
+    if recipe.validation_in_training == "no":
+        return validation, None
+    if recipe.validation_in_training == "yes":
+        return validation, validation
+    weigh = rows_that_weigh(len(validation), recipe)
+    train = np.setdiff1d(np.arange(len(validation)), weigh)
+    return take_rows(validation, weigh), take_rows(validation, train)

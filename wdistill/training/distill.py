@@ -1,0 +1,101 @@
+"""`distill`: Algorithm 1 of the paper from beginning to end, in one folder, resumable at any moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from wdistill.methods import advice
+from wdistill.methods.advice import Advice
+from wdistill.methods.best import best
+from wdistill.methods.crossfit import need_sklearn
+from wdistill.runs.recipe import Recipe
+from wdistill.training.arm import read_context
+from wdistill.training.auxiliary import auxiliary_jobs, predict_auxiliary
+from wdistill.training.jobs import TrainingJob, arm_job, pretraining_jobs
+from wdistill.training.labels import label_splits
+from wdistill.training.prepare import Prepared, prepare
+from wdistill.training.run import Report, Run, open_run
+from wdistill.training.stage import Callbacks
+
+Model = nn.Module | Callable[[], nn.Module]
+StoredPredictions = Mapping[str, Any] | str | Path | Sequence[str | Path]
+RunJobs = Callable[[Sequence[TrainingJob]], None]
+
+
+def distill(
+    teacher: Model | StoredPredictions,
+    student: Model,
+    labeled: Any,
+    validation: Any,
+    unlabeled: Any,
+    test: Any = None,
+    *,
+    rule: Any = None,
+    recipe: Recipe | None = None,
+    run: str | Path | None = None,
+) -> Report:
+    """Train teacher and student on the labeled rows, let the teacher label the unlabeled ones, weigh, train the student.
+
+    `teacher`: a module, a function that makes one, or stored predictions: arrays by split, or files joined by row id.
+    `student`: a module or a function that makes one. Neither is changed; the trained students are in the report.
+    `labeled`, `validation`, `test`: pairs (inputs, labels), or Data. `unlabeled`: inputs; with labels where the truth is
+    known, for the oracle and the report.
+    `rule`: a rule, several as a list, or by name in a dict, each an arm of its own; None: those that the recipe names.
+    An arm may have settings of its own: {"once": debiased, "refreshed": arm(debiased, refresh=1)}.
+    `run`: a folder that keeps everything. The same call resumes it, however it ended; None: nothing is kept.
+    """
+    with open_run(rule, recipe, run) as this_run:
+        prepared = prepare(this_run, teacher, student, labeled, validation, unlabeled, test)
+        if not this_run.is_finished():
+            with this_run.working() as (run_jobs, callbacks):
+                prepared = _before_the_arms(this_run, prepared, run_jobs, callbacks)
+                run_jobs([arm_job(this_run, prepared, name) for name in this_run.arms])  # lines 5 to 10 of Algorithm 1
+                this_run.remember()
+            this_run.finish()
+        return this_run.report(prepared.student)
+
+
+def advise(
+    teacher: Model | StoredPredictions,
+    student: Model,
+    labeled: Any,
+    validation: Any,
+    unlabeled: Any,
+    test: Any = None,
+    *,
+    rule: Any = best,
+    recipe: Recipe | None = None,
+    run: str | Path | None = None,
+) -> Advice:
+    """The verdict before the second stage: teacher, student and auxiliary models are trained, and predict.
+
+    The arguments are those of `distill`, among whose arms must be `best`. With the same arguments and the same `run`,
+    `distill` resumes from here.
+    """
+    need_sklearn("advise")
+    with open_run(rule, recipe, run) as this_run:
+        arm = this_run.arm_with_auxiliary()
+        prepared = prepare(this_run, teacher, student, labeled, validation, unlabeled, test)
+        with this_run.working() as (run_jobs, callbacks):
+            prepared = _before_the_arms(this_run, prepared, run_jobs, callbacks)
+            context = read_context(arm_job(this_run, prepared, arm), callbacks)
+        return advice.advise(context, prepared.concerns)
+
+
+def _before_the_arms(run: Run, prepared: Prepared, run_jobs: RunJobs, callbacks: Callbacks) -> Prepared:
+    """Lines 1 to 4 of Algorithm 1, and the auxiliary models that arms look at."""
+    prepared = prepared.with_auxiliary(run.arms, run.recipe)
+    run_jobs(pretraining_jobs(run, prepared))  # line 1: teacher and student on the labeled rows
+    run.remember()
+    with run.timed("labels"):
+        label_splits(run, prepared, callbacks)  # lines 2 to 4: the teacher labels
+    run.remember_accuracies(prepared)
+    if prepared.auxiliary:
+        run_jobs(auxiliary_jobs(run, prepared))
+        with run.timed("auxiliary"):
+            predict_auxiliary(run, prepared, callbacks)
+    return prepared

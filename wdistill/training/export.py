@@ -1,0 +1,307 @@
+"""A trained student as files: its parameters, how to rebuild its network, and a torch.export program that needs no code.
+
+student.safetensors   the state dict
+student.json          network and arguments, shape and type of its inputs, digests of all files; written last
+student.pt2           the torch.export program, for any number of rows, if the student can be exported
+.student.json         while they are written: the digests of all of them. No file is replaced that neither record lists.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as tensors_of
+from safetensors.torch import save as bytes_of
+from torch import Tensor, nn
+from torch.export import save as write_program
+
+from wdistill.core import store
+from wdistill.core.checks import warn
+from wdistill.core.errors import bad_value, unreadable, wrong_shape
+from wdistill.core.sealed import digest_of
+from wdistill.runs.arms import first_of, folder_of
+from wdistill.runs.checkpoints import CheckpointStore
+from wdistill.runs.folder import read_run
+from wdistill.training import tensors
+from wdistill.training.models.networks import NETWORKS, build
+
+FORMAT = 2  # the description has a digest of its own
+PARAMETERS, PROGRAM, DESCRIPTION = "student.safetensors", "student.pt2", "student.json"
+UNFINISHED = ".student.json"  # {name: digests}
+
+
+def export_student(student: nn.Module, example: Tensor, folder: Path, source: str | None) -> dict[str, Any]:
+    """Write the student's files, check that they predict as it does, and return its description.
+
+    example (1, …) is one input; `source` is the import path of the user's function that builds the student, if there is
+    one. The student's device and mode do not change.
+    """
+    live, example = _copy(student), example[:1].detach().cpu().contiguous()
+    rows = torch.cat([example, example])  # torch.export would treat a single row as a fixed size
+    logits = _logits(live, rows)
+    parameters = _parameters(live)
+    earlier = _earlier(folder)
+    program, missing = _program(live, rows, logits)
+    reference = {network: name for name, network in NETWORKS.items()}.get(type(student))
+    description = {
+        "format": FORMAT,
+        "network": reference or source,
+        "arguments": dict(getattr(student, "arguments", {})) if reference else {},
+        "input_shape": list(example.shape[1:]),
+        "input_dtype": str(example.dtype).removeprefix("torch."),
+        "classes": logits.shape[1],
+        "program": PROGRAM if program is not None else None,
+        "program_missing": missing,
+        "sha256": {PARAMETERS: store.digest(parameters)} | ({PROGRAM: store.digest(program)} if program else {}),
+    }
+    description["digest"] = digest_of(description)
+    content = json.dumps(description, indent=1, ensure_ascii=False).encode() + b"\n"
+    if program is None:
+        warn(f"{folder / PROGRAM} is left out: {missing}; {PARAMETERS} and {DESCRIPTION} are complete")
+    _write(folder, {PARAMETERS: parameters, PROGRAM: program, DESCRIPTION: content}, earlier)
+    loaded = load_student(folder, None if reference else _with_zeros(live))
+    if not torch.allclose(_logits(loaded, rows), logits, rtol=0, atol=0, equal_nan=True):
+        what, found = "the stored student does not predict as the trained one", "other predictions on the same rows"
+        remedy = "a student must predict without randomness, and keep its state in parameters and buffers"
+        raise bad_value(what, str(folder), found, "the same bits", remedy)
+    return description
+
+
+def _write(folder: Path, files: Mapping[str, bytes | None], earlier: Mapping[str, str]) -> None:
+    """Replace the files of an earlier export; None: there is no such file any more. A record lists all until the end."""
+    digests = {name: [store.digest(content)] for name, content in files.items() if content is not None}
+    listed = {name: [*digests.get(name, []), *([earlier[name]] if name in earlier else [])] for name in files}
+    store.make_folder(folder, parents=True)
+    store.write_bytes(folder / UNFINISHED, json.dumps(listed).encode())
+    for name in (*files, UNFINISHED):  # what a killed process was writing
+        for path in folder.glob(f".{name}.*.tmp"):
+            store.remove(path)
+    for name, content in files.items():
+        if content is not None:
+            store.write_bytes(folder / name, content)
+        elif name in earlier:
+            store.remove(folder / name)
+    store.remove(folder / UNFINISHED)
+
+
+def _earlier(folder: Path) -> dict[str, str]:
+    """The digests of the files of an earlier export, whole or begun; raises where a file of their names is not one."""
+    there = [folder / name for name in (PARAMETERS, PROGRAM, DESCRIPTION) if os.path.lexists(folder / name)]
+    try:
+        found = {path.name: store.digest_file(path) for path in there if not path.is_symlink()}
+    except OSError as error:
+        remedy = "remove it, or choose another folder"
+        raise unreadable("an earlier student cannot be read", folder, error, "readable files", remedy) from None
+    listed = _listed(folder)
+    foreign = [path for path in there if path.name not in found or found[path.name] not in listed.get(path.name, [])]
+    if foreign:
+        what, expected = "the folder holds something else", "a new folder, or the whole files of an earlier export"
+        names = ", ".join(path.name for path in foreign)
+        raise bad_value(what, str(folder), names, expected, "remove what is not needed, or choose another folder")
+    return found
+
+
+def _listed(folder: Path) -> dict[str, list[str]]:
+    """Digests by file, as the records in a folder list them."""
+    begun = _json_of(folder / UNFINISHED)
+    listed = {name: list(digests) for name, digests in begun.items() if isinstance(digests, list)}
+    description = _json_of(folder / DESCRIPTION)
+    if _is_description(description):
+        for name, digest in {**description["sha256"], DESCRIPTION: store.digest_file(folder / DESCRIPTION)}.items():
+            listed.setdefault(name, []).append(digest)
+    return listed
+
+
+def _json_of(path: Path) -> dict[str, Any]:
+    """The object in a JSON file, or none."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def export_run(run: Path, folder: Path, arm: str | None = None, *, trust_code: bool = False) -> dict[str, Any]:
+    """Export the student of one arm of a finished run; returns its description with the arm and the files."""
+    outcome, state = read_run(run), CheckpointStore(run).state
+    arm = arm or first_of({name: training.rule for name, training in outcome.arms.items()})
+    if outcome.state != "finished" or arm not in outcome.arms:
+        found, expected = f"{arm}, of a run that is {outcome.state}", f"an arm of a finished run: {', '.join(outcome.arms)}"
+        raise bad_value("no such student", str(run), found, expected, "name one of them, or let the run finish first")
+    network, arguments = state["identity"]["student"]["network"], state["identity"]["student"]["arguments"]
+    if network is None:
+        found = f"a {state['identity']['student']['type']} that was passed as a module"
+        expected = "a reference network, or a function named as package.module:function"
+        remedy = "export it in Python: export_student(report.student, example, folder, source)"
+        raise bad_value("this student cannot be rebuilt from its run", str(run), found, expected, remedy)
+    if not arguments and not trust_code:
+        what, expected = "the student is built by code that the run names", "your consent to run this code"
+        raise bad_value(what, str(run), network, expected, "add --trust-code (trust_code=True in Python)")
+    student = NETWORKS[network](**arguments) if arguments else build(network)
+    content = CheckpointStore(run / "arms" / folder_of(arm)).read("parameters.safetensors")
+    tensors.load_parameters(student, tensors.from_bytes(content, arm), arm)
+    shape, dtype = (state["identity"]["data"]["labeled"][name] for name in ("shape", "dtype"))
+    noise = torch.rand(1, *shape[1:], generator=torch.Generator().manual_seed(0))
+    example = torch.zeros(1, *shape[1:], dtype=torch.int64) if dtype.startswith("int") else noise
+    description = export_student(student, example, folder, None if arguments else network)
+    return {**description, "arm": arm, "files": [PARAMETERS, DESCRIPTION, *([PROGRAM] if description["program"] else [])]}
+
+
+def load_student(folder: Path, module: nn.Module | None = None, *, trust_code: bool = False) -> nn.Module:
+    """The student that `export_student` wrote, ready to predict: in `module`, or rebuilt from its description.
+
+    A student that the user's own function builds is rebuilt only with `trust_code`, since that imports and runs code.
+    """
+    description = _read_description(folder)
+    stored = _read_parameters(folder, description)
+    student = module if module is not None else _rebuild(folder, description, trust_code)
+    differences = tensors.compare_states(student.state_dict(), stored)
+    if differences:
+        what, where = "the stored parameters do not fit the network", str(folder / PARAMETERS)
+        raise bad_value(what, where, differences, "the same names and shapes", "build the network that was exported")
+    student.load_state_dict(stored)
+    return student.train(False)
+
+
+def _copy(student: nn.Module) -> nn.Module:
+    """The student on the CPU in eval mode, in the memory format of a new network: with others the bits differ."""
+    try:
+        live = copy.deepcopy(student).cpu()
+        live.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload] # torch's own annotation lacks it
+        return live.train(False)
+    except Exception as error:
+        found, expected = f"{type(error).__name__}: {error}", "a module that copy.deepcopy copies"
+        remedy = "keep tensors that are part of a computation out of its attributes"
+        raise bad_value("the student cannot be copied", "student", found, expected, remedy) from error
+
+
+def _with_zeros(student: nn.Module) -> nn.Module:
+    """A copy whose parameters and buffers are 0."""
+    copied = copy.deepcopy(student)
+    for value in copied.state_dict().values():
+        value.zero_()
+    return copied
+
+
+def _logits(student: nn.Module, rows: Tensor) -> Tensor:
+    """(b, …) → (b, K)."""
+    with torch.no_grad():
+        logits = student(rows)
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(rows):
+        found = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
+        expected, remedy = f"a tensor ({len(rows)}, classes)", "wrap it in a module that returns only the logits"
+        raise wrong_shape("the student does not return logits", "student", found, expected, remedy)
+    return logits
+
+
+def _parameters(student: nn.Module) -> bytes:
+    """The state dict as safetensors; tensors that share memory are stored separately."""
+    state = student.state_dict()
+    others = [name for name, value in state.items() if not isinstance(value, Tensor)]
+    if others:
+        what, expected = "state that is not a tensor cannot be exported", "a state dict of tensors"
+        raise bad_value(what, "student", tensors.listed(others), expected, "register it as a buffer")
+    return bytes_of({name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in state.items()})
+
+
+def _program(student: nn.Module, rows: Tensor, logits: Tensor) -> tuple[bytes | None, str | None]:
+    """The exported program, checked, or else the reason why there is none: an export without it is still complete."""
+    try:
+        with _quiet():
+            exported = torch.export.export(student, (rows,), dynamic_shapes=({0: torch.export.Dim("batch", min=1)},))
+            buffer = io.BytesIO()
+            write_program(exported, buffer)
+            loaded = torch.export.load(io.BytesIO(buffer.getvalue())).module()
+        for count in (1, 2):
+            predicted = _logits(loaded, rows[:count])
+            if not torch.allclose(predicted, logits[:count], rtol=1e-5, atol=1e-6, equal_nan=True):
+                worst = float((predicted - logits[:count]).abs().max())
+                return None, f"the exported program predicts otherwise, by up to {worst:.2g}"
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [""]
+        return None, f"the student cannot be exported ({type(error).__name__}: {lines[0]})"
+    return buffer.getvalue(), None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence torch.export, which writes warnings, logs and whole graphs: what matters is in the error it raises."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _read_description(folder: Path) -> dict[str, Any]:
+    path, fault = folder / DESCRIPTION, ""
+    try:
+        description = json.loads(path.read_bytes())
+        fault = "" if _is_description(description) else "other contents than were written, or another format"
+    except OSError as error:
+        expected = f"a folder with {DESCRIPTION} and {PARAMETERS}"
+        raise unreadable("no student here", path, error, expected, "correct the path, or export it first") from None
+    except (ValueError, RecursionError) as error:
+        fault = f"{type(error).__name__}: {error}"
+    if fault:
+        expected = f"what export_student writes, format {FORMAT}"
+        remedy = "export the student again, or update wdistill if a newer one wrote this"
+        raise unreadable("not the description of a student", path, fault, expected, remedy)
+    return dict(description)
+
+
+def _is_description(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and value.get("format") == FORMAT
+        and isinstance(value.get("network", 0), str | None)
+        and isinstance(value.get("arguments"), dict)
+        and isinstance(value.get("sha256"), dict)
+        and value.get("digest") == digest_of(value)
+    )
+
+
+def _read_parameters(folder: Path, description: Mapping[str, Any]) -> dict[str, Tensor]:
+    path, fault = folder / PARAMETERS, "other bytes than were written"
+    try:
+        content = path.read_bytes()
+        if store.digest(content) == description["sha256"].get(PARAMETERS):
+            return tensors_of(content)
+    except (OSError, SafetensorError) as error:
+        fault = f"{type(error).__name__}: {error}"
+    expected, remedy = f"the file that belongs to {DESCRIPTION}", "copy the folder or export the student again"
+    raise unreadable("the student's parameters cannot be read", path, fault, expected, remedy)
+
+
+def _rebuild(folder: Path, description: Mapping[str, Any], trust_code: bool) -> nn.Module:
+    """A new network as described; the global random generators are not changed."""
+    network, path = description["network"], folder / DESCRIPTION
+    if network is None:
+        what, expected = "the student's network is not named", "the network itself"
+        raise bad_value(what, str(path), "no import path", expected, "build the network and pass it as module=…")
+    if network not in NETWORKS and not trust_code:
+        found, expected = f"it would import and call {network}", "your consent, or module=…"
+        remedy = "build the network and pass it as module, or pass trust_code=True if you trust that code"
+        raise bad_value("rebuilding the student runs code", str(path), found, expected, remedy)
+    with torch.random.fork_rng(devices=[]):
+        if network not in NETWORKS:
+            return build(network)
+        try:
+            return NETWORKS[network](**description["arguments"])
+        except (TypeError, ValueError, RuntimeError) as error:
+            what, found = "the student's arguments do not build its network", f"{network}: {error}"
+            raise unreadable(what, path, found, "the arguments that were written", "export the student again") from None

@@ -1,0 +1,127 @@
+"""One training of a run, which a process can do by itself: a pretraining, an auxiliary model, or an arm."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+
+from wdistill.methods.context import MethodArm
+from wdistill.runs.arms import folder_of
+from wdistill.runs.recipe import Recipe
+from wdistill.training.arm import train_arm
+from wdistill.training.data import Split, take_rows, to_device
+from wdistill.training.inputs import concatenate
+from wdistill.training.loop import run_stage
+from wdistill.training.stage import Callbacks, Examples, Stage
+from wdistill.weights.rule import Rule
+
+if TYPE_CHECKING:
+    from wdistill.training.prepare import Prepared
+    from wdistill.training.run import Run
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingJob:
+    """One training with all its inputs; it can be sent to another process."""
+
+    run: Path
+    name: str  # teacher, student, an auxiliary model, or the name of an arm
+    model: nn.Module
+    splits: Mapping[str, Split]  # labeled, validation, unlabeled, test
+    classes: int
+    recipe: Recipe
+    device: str
+    rule: Rule[...] | MethodArm | None = None  # of an arm
+    teacher: nn.Module | None = None  # of an arm with VID; its parameters are those of the run
+    auxiliary: tuple[str, ...] = ()  # of an arm: the auxiliary models whose predictions are stored
+    fold: int | None = None  # of an auxiliary model: the fold of gold rows that it is not trained on
+    folds: np.ndarray | None = None  # of an auxiliary model: the fold of every gold row
+
+    @property
+    def folder(self) -> Path:
+        if self.fold is not None:
+            return self.run / "auxiliary" / f"{self.name}-{self.fold}"
+        return self.run / self.name if self.rule is None else self.run / "arms" / folder_of(self.name)
+
+
+def pretraining_jobs(run: Run, prepared: Prepared) -> list[TrainingJob]:
+    """Line 1 of Algorithm 1: teacher and student on the labeled rows."""
+    models = {"teacher": prepared.teacher, "student": prepared.student}
+    return [
+        TrainingJob(run.folder, name, copy.deepcopy(model), prepared.splits, prepared.classes, run.recipe, str(run.device))
+        for name, model in models.items()
+        if model is not None
+    ]
+
+
+def arm_job(run: Run, prepared: Prepared, name: str) -> TrainingJob:
+    """Lines 5 to 10 of Algorithm 1: one arm."""
+    arm = run.arms[name]
+    recipe = arm.recipe(run.recipe)
+    return TrainingJob(
+        run.folder,
+        name,
+        copy.deepcopy(prepared.student),
+        prepared.splits,
+        prepared.classes,
+        recipe,
+        str(run.device),
+        arm.rule,
+        prepared.teacher if recipe.vid else None,
+        prepared.auxiliary,
+    )
+
+
+def run_job(job: TrainingJob, callbacks: Callbacks) -> None:
+    """Train to the end, or resume from the last checkpoint; the result is in the job's folder."""
+    with torch_threads(job.recipe.threads):
+        device = torch.device(job.device)
+        model = job.model.to(device)
+        splits = {name: to_device(split, device) for name, split in job.splits.items()}
+        if job.rule is not None:
+            train_arm(job, job.rule, model, splits, callbacks)
+        elif job.fold is not None:
+            _train_auxiliary(job, model, splits, callbacks)
+        else:
+            _pretrain(job, model, splits, callbacks)
+
+
+def _pretrain(job: TrainingJob, model: nn.Module, splits: Mapping[str, Split], callbacks: Callbacks) -> None:
+    labeled = splits["labeled"]
+    assert labeled.labels is not None
+    examples = Examples(labeled.inputs, labeled.labels, torch.ones(len(labeled)), labeled.ids)
+    epochs = job.recipe.teacher_epochs if job.name == "teacher" else job.recipe.student_epochs
+    stage = Stage(job.name, job.folder, examples, epochs, order=job.name)
+    measured = {name: splits[name] for name in ("validation", "test") if name in splits}
+    run_stage(stage, model, job.recipe, measured, callbacks)
+
+
+def _train_auxiliary(job: TrainingJob, model: nn.Module, splits: Mapping[str, Split], callbacks: Callbacks) -> None:
+    """Train a model on the labeled rows and the gold rows of all folds but one."""
+    assert job.folds is not None
+    parts = [splits["labeled"], take_rows(splits["validation"], np.flatnonzero(job.folds != job.fold))]
+    labels = torch.cat([part.labels for part in parts if part.labels is not None])
+    ids = np.concatenate([part.ids.astype(object) for part in parts])
+    examples = Examples(concatenate([part.inputs for part in parts]), labels, torch.ones(len(labels)), ids)
+    epochs = job.recipe.teacher_epochs if job.name == "retrained" else job.recipe.student_epochs
+    stage = Stage(f"{job.name}-{job.fold}", job.folder, examples, epochs, order=job.name)
+    run_stage(stage, model, job.recipe, {}, callbacks)
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Set torch's number of threads while the block runs."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

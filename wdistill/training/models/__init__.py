@@ -1,0 +1,1 @@
+"""The networks: small ones for tables and images, and those of the paper."""

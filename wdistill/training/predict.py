@@ -1,0 +1,123 @@
+"""Predictions of a model on a split: in eval mode, without augmentation, on a fixed grid of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from wdistill.core.errors import ConfigError, NumericalError, UnfinishedError, bad_value
+from wdistill.training.inputs import Inputs
+
+GRID = 128  # rows of a batch: the bits of a prediction may depend on it, so it never changes
+
+
+def predict(
+    model: nn.Module,
+    inputs: Inputs,
+    precision: str = "float32",
+    rows: slice | None = None,
+    on_batch: Callable[[int], None] = lambda rows: None,
+) -> NDArray[np.float32]:
+    """Logits (n, K), or those of `rows`, which start at a multiple of GRID; on_batch(b) follows every batch of b rows."""
+    part = rows or slice(0, len(inputs))
+    orders = [torch.arange(a, min(a + GRID, part.stop)) for a in range(part.start, part.stop, GRID)]
+    parts: list[NDArray[np.float32]] = []
+    training, device = model.training, device_of(model)
+    model.eval()
+    try:
+        with torch.no_grad():
+            for batch in inputs.batches(orders):
+                try:
+                    logits = forward(model, batch, device, precision)
+                except Exception as error:
+                    raise model_error(error, f"the model {type(model).__name__}", batch) from error
+                parts.append(logits.float().cpu().numpy())
+                on_batch(len(batch))
+    finally:
+        model.train(training)
+    result = np.concatenate(parts)
+    if not np.isfinite(result).all():
+        bad = np.flatnonzero(~np.isfinite(result).all(axis=1))
+        found = f"NaN or infinite logits in {len(bad)} rows, first {', '.join(map(str, bad[:5]))} (from 0)"
+        where, remedy = type(model).__name__, "use a smaller learning rate, or precision float32"
+        what, expected = "predictions are not finite", "finite logits"
+        raise NumericalError(what, where=where, found=found, expected=expected, remedy=remedy)
+    return result
+
+
+def accuracy(logits: NDArray[Any], labels: Tensor) -> float:
+    """Share of rows whose largest logit is that of their label."""
+    return float(np.mean(logits.argmax(axis=1) == labels.numpy()))
+
+
+def forward(model: nn.Module, batch: Tensor, device: torch.device, precision: str) -> Tensor:
+    """Logits (b, K) of a batch on any device and of any type."""
+    with autocast(device, precision):
+        logits: Tensor = model(as_float(batch.to(device, non_blocking=True)))
+    return logits
+
+
+def as_float(batch: Tensor) -> Tensor:
+    """uint8 scaled to [0, 1]; float16 and float64 as float32; other whole numbers (tokens) as they are."""
+    if batch.dtype == torch.uint8:
+        return batch.float().div_(255)
+    return batch.float() if batch.is_floating_point() else batch
+
+
+def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
+    """Mixed precision, unless the precision is float32."""
+    return nullcontext() if precision == "float32" else torch.autocast(device.type, getattr(torch, precision))
+
+
+def device_of(model: nn.Module) -> torch.device:
+    return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+
+
+def count_classes(model: nn.Module, name: str, inputs: Inputs, precision: str) -> int:
+    """The number of classes K of a model, from its output for two rows; refuses outputs that are not logits."""
+    logits, rows, where = probe(model, name, inputs, precision), min(2, len(inputs)), type(model).__name__
+    shape = getattr(logits, "shape", None)
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != rows or logits.shape[1] < 2:
+        found = f"a tensor of shape {tuple(shape)}" if shape is not None else f"a {type(logits).__name__}"
+        expected = f"one tensor (rows, classes): here ({rows}, 2 or more)"
+        remedy = "wrap the module in one whose forward returns the logits alone"
+        raise bad_value(f"the {name} does not return logits", where, found, expected, remedy)
+    sums = logits.float().sum(1)
+    if (logits >= 0).all() and torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
+        found, expected = "rows within [0, 1] that sum to 1", "logits, before the softmax"
+        raise bad_value(f"the {name} returns probabilities", where, found, expected, "remove the softmax at its end")
+    return int(logits.shape[1])
+
+
+def probe(model: nn.Module, name: str, inputs: Inputs, precision: str) -> Any:
+    """The model's output for the first two rows, in eval mode."""
+    (batch,) = inputs.batches([torch.arange(min(2, len(inputs)))])
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            return forward(model, batch, device_of(model), precision)
+    except Exception as error:
+        raise model_error(error, f"the {name}", batch) from error
+    finally:
+        model.train(training)
+
+
+def model_error(error: Exception, model: str, batch: Tensor) -> ConfigError | UnfinishedError:
+    """Our error for an exception out of a model: after out of memory the run can resume, all else is the model's."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error):
+        found = f"a batch of {len(batch)} rows {tuple(batch.shape[1:])}"
+        remedy = "free memory and run again to resume, or start a new run with a smaller batch_size"
+        return UnfinishedError("out of memory", where=model, found=found, expected="a batch that fits", remedy=remedy)
+    where = f"a batch of shape {tuple(batch.shape)}, {batch.dtype}".replace("torch.", "")
+    found = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    remedy = "check shape and type of the inputs against the module's first layer"
+    if "same dtype" in str(error):
+        remedy = "call .float() on the module: half precision is a setting of the recipe"
+    return bad_value(f"{model} cannot read its input", where, found, "a module that takes such a batch", remedy)
