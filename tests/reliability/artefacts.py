@@ -1,0 +1,142 @@
+"""Every file that we ever write: who writes it, what proves that it is whole, who reads it, and who may remove it.
+
+`python -m tests.reliability.artefacts` prints the table as docs/reliability.md has it; a test walks what all jobs write, and
+fails on a file without a row.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """One kind of file, by a pattern of its path below the folder of a job."""
+
+    pattern: str
+    written: str  # the module that writes it
+    proof: str  # what tells damage
+    read: str  # who reads it
+    removed: str  # who may remove it, and when
+
+
+TEMPORARY = "a temporary file: never read"
+ARTEFACTS = (
+    Artefact(
+        r"w\.(parquet|npz)",
+        "tables/output.py",
+        "page checksums (parquet) or CRC (npz); SHA-256 of its content in its sealed record",
+        "inspect, verify, users",
+        "nobody; replaced by the same job",
+    ),
+    Artefact(r"w\.csv", "tables/output.py", "nothing: csv has no place for it", "users", "nobody; replaced by the same job"),
+    Artefact(r"w\.\w+\.parts/job(\.copy)?\.json", "tables/parts.py", "sealed, kept twice", "weigh", "weigh, at its end"),
+    Artefact(
+        r"w\.\w+\.parts/part-\d+\.[0-9a-f]+\.parquet", "tables/weigh.py", "SHA-256 in job.json", "weigh", "weigh, at its end"
+    ),
+    Artefact(
+        r"w\.\w+\.parts/aligned-\d+\.[0-9a-f]+(/rows-\d+)?",
+        "tables/join.py",
+        "SHA-256 in job.json",
+        "weigh",
+        "weigh, at its end",
+    ),
+    Artefact(
+        r"w\.\w+\.parts/(scratch\.[0-9a-f]+(/(first|other|keys)-\d+)?|output\.[0-9a-f]+)",
+        "tables/join.py, output.py",
+        TEMPORARY,
+        "weigh, in the same process",
+        "weigh, at once",
+    ),
+    Artefact(r"(w\.\w+\.parts/)?lock", "core/store.py", "none: it holds a name", "messages", "weigh, at its end"),
+    Artefact(
+        r"(.*/)?generation-\d+\.json",
+        "runs/checkpoints.py",
+        "sealed; the two newest are kept",
+        "all that read runs",
+        "the commit after the next",
+    ),
+    Artefact(
+        r"(.*/)?(parameters|chosen|checkpoint-[\d-]+)\.safetensors|initial/\w+\.safetensors",
+        "training/checkpointer.py, prepare.py",
+        "SHA-256 in the manifest",
+        "distill, export, predictions",
+        "the commit after the next",
+    ),
+    Artefact(
+        r"(labels|auxiliary/\w+)/\w+-\d+\.parquet",
+        "training/labels.py",
+        "SHA-256 in the manifest, page checksums",
+        "distill",
+        "nobody",
+    ),
+    Artefact(
+        r"arms/[^/]+/weights/\d+\.(parquet|npz)",
+        "training/weigher.py",
+        "SHA-256 in the manifest",
+        "distill, reports",
+        "nobody",
+    ),
+    Artefact(r"metrics\.jsonl", "training/run.py", "SHA-256 in the manifest", "users", "nobody"),
+    Artefact(
+        r"report\.html",
+        "training/run.py",
+        "its own digest, at its end",
+        "users",
+        "distill, when the run goes on",
+    ),
+    Artefact(
+        r"\.inputs/(inputs\.json|[\w.]+\.npy)",
+        "training/input_files.py",
+        "SHA-256 in inputs.json",
+        "worker processes",
+        "distill, at its end, if inputs.json lists it",
+    ),
+    Artefact(
+        r"data/(train|test)\.(inputs|labels)\.npy",
+        "datasets/prepared.py",
+        "SHA-256 in dataset.json, compared at every load",
+        "load",
+        "nobody; replaced when prepared again",
+    ),
+    Artefact(r"data/dataset\.json", "datasets/prepared.py", "its own digest", "load", "data, when prepared again"),
+    Artefact(r"data/owner\.txt", "datasets/prepared.py", "its text", "data", "nobody"),
+    Artefact(
+        r"student/student\.(safetensors|pt2)",
+        "training/export.py",
+        "SHA-256 in student.json",
+        "load_student",
+        "the next export, if a record lists it",
+    ),
+    Artefact(r"student/\.?student\.json", "training/export.py", "its own digest", "load_student", "the next export"),
+    Artefact(r"(.*/)?\.[^/]+\.\d+\.tmp", "core/store.py", TEMPORARY, "nobody", "the process that wrote it, or the next one"),
+)
+
+
+def row_of(path: str) -> Artefact | None:
+    """The row of a path below the folder of a job; folders that only hold such files have none."""
+    return next((row for row in ARTEFACTS if re.fullmatch(row.pattern, path)), None)
+
+
+def table() -> str:
+    """As Markdown."""
+    head = "| file | written by | proof | read by | removed by |\n|---|---|---|---|---|"
+    escaped = [row.pattern.replace("|", "\\|") for row in ARTEFACTS]
+    rows = [
+        f"| `{name}` | {row.written} | {row.proof} | {row.read} | {row.removed} |"
+        for name, row in zip(escaped, ARTEFACTS, strict=True)
+    ]
+    return "\n".join([head, *rows])
+
+
+def written_by(log: list[str], folder: Path) -> set[str]:
+    """The paths below a folder that appear in a log of operations, one `operation path` a line; folders are left out."""
+    lines = [line.split(" ", 1) for line in log]
+    names = [Path(path) for operation, path in lines if operation not in ("make", "sync", "remove")]
+    return {path.relative_to(folder).as_posix() for path in names if path != folder}
+
+
+if __name__ == "__main__":
+    print(table())

@@ -1,0 +1,128 @@
+"""Small jobs that write everything we ever write, and what they come to, compared byte by byte without times."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import numpy as np
+import scipy.special  # noqa: F401  (imported when first used: once, here, not in every child)
+import torch
+import torch._dynamo
+
+import wdistill.report.page
+from tests import killing
+from tests.tables import columns, take, write
+from wdistill import WdistillError, cli
+from wdistill.datasets.prepared import Dataset, ImageSplit, save_prepared
+from wdistill.methods.best import best
+from wdistill.tables import weigh
+from wdistill.training.distill import distill
+from wdistill.training.export import export_student
+from wdistill.training.models.networks import MLP
+
+FILES, ROWS = 3, 60
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that writes into a folder, and can be started again there after any interruption."""
+
+    name: str
+    run: Callable[[Path], None]
+    fingerprint: Callable[[Path], dict[str, str]] = killing.fingerprint
+    every: int = 1  # every so many of its operations is tried in the short harness; all of them nightly
+
+
+@cache
+def inputs() -> Path:
+    """Tables: gold rows; teacher and student in three files; both apart, the student in another order."""
+    folder = Path(mkdtemp(prefix="reliability-"))
+    gold, pool = columns(1, 80), columns(2, FILES * ROWS, first=1000)
+    write(folder / "v.parquet", gold)
+    for i, rows in enumerate(np.array_split(np.arange(FILES * ROWS), FILES)):
+        write(folder / "u" / f"{i}.parquet", take(pool, rows, "id", "teacher", "student"))
+        write(folder / "t" / f"{i}.parquet", take(pool, rows, "id", "teacher"))
+    write(folder / "s.parquet", take(pool, np.random.default_rng(0).permutation(FILES * ROWS), "id", "student"))
+    return folder
+
+
+def prepare_process() -> None:
+    """What every job of this process shares: one thread, parts of one file, and a page that costs nothing."""
+    torch.set_num_threads(1)
+    weigh.PART = 1
+    wdistill.report.page.page = lambda groups, title: "the page is drawn from the run, and tested elsewhere"
+    inputs()
+
+
+def command(*words: object) -> None:
+    code = cli.main([str(word) for word in words])
+    if code:
+        raise SystemExit(code)
+
+
+def _weigh(*more: object) -> Callable[[Path], None]:
+    def run(folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        tables = [inputs() / word if isinstance(word, str) and not word.startswith("--") else word for word in more]
+        words = [str(word).removeprefix("=") for word in tables]
+        command("weigh", "--validation", inputs() / "v.parquet", *words, "--output", folder / "w.parquet")
+
+    return run
+
+
+def _best(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    tables = ("--validation", inputs() / "v.parquet", "--unlabeled", inputs() / "u")
+    command("weigh", "--method", "best", *tables, "--output", folder / "w.parquet")
+
+
+def _distill_best(folder: Path) -> None:
+    torch.manual_seed(0)
+    recipe = replace(killing.RECIPE, epochs=2, refresh=None)
+    distill(MLP(6, 3, (8,)), MLP(6, 3, (4,)), **killing.splits(), rule=best, recipe=recipe, run=folder)
+
+
+def _data(folder: Path) -> None:
+    images = [ImageSplit(np.arange(n * 12, dtype=np.uint8).reshape(n, 3, 2, 2), np.arange(n) % 2) for n in (6, 4)]
+    save_prepared(folder / "data", Dataset("mnist", 2, *images, official=False, source="made up"))
+
+
+def _export(folder: Path) -> None:
+    torch.manual_seed(0)
+    folder.mkdir(exist_ok=True)
+    export_student(MLP(6, 3, (4,)), torch.zeros(1, 6), folder / "student", None)
+
+
+JOBS = {
+    job.name: job
+    for job in (
+        Job("weigh", _weigh("--unlabeled", "u"), every=2),
+        Job("joined weigh", _weigh("--unlabeled", "t", "--unlabeled", "s.parquet"), every=13),
+        Job("weigh best", _best, every=6),
+        Job("distill", killing.run, every=5),
+        Job("distill best", _distill_best, every=40),
+        Job("data", _data),
+        Job("export", _export, every=7),
+    )
+}
+
+
+def as_command(run: Callable[[Path], None]) -> Callable[[Path], None]:
+    """The same, in a child: without a word on standard output, and with the exit code of an error that is ours."""
+
+    def quiet(folder: Path) -> None:
+        sys.stdout = open("/dev/null", "w")  # noqa: PTH123, SIM115  (a child that ends at once)
+        try:
+            run(folder)
+        except SystemExit as end:
+            os._exit(int(end.code or 0))
+        except WdistillError as error:
+            os._exit(error.exit_code)
+
+    return quiet
