@@ -569,7 +569,7 @@ def test_an_error_in_another_process_is_one_message(tmp_path: Path, capsys: pyte
 
 @pytest.mark.kill
 def test_processes_end_when_one_dies_and_on_interruption() -> None:
-    with pytest.raises(UnfinishedError, match="a process that ran a trial died") as error, processes(1) as pool:
+    with pytest.raises(UnfinishedError, match="a worker process died") as error, processes(1) as pool:
         pool.submit(os._exit, 1).result()
     assert "run again to resume" in error.value.remedy
     with pytest.raises(KeyboardInterrupt), processes(1) as pool:

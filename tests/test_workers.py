@@ -1,7 +1,10 @@
-"""Processes of a crew that die, or begin just as another dies."""
+"""Worker processes that die, or start just as another dies."""
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from types import SimpleNamespace
@@ -11,22 +14,16 @@ import pytest
 
 from wdistill.core.errors import UnfinishedError
 from wdistill.core.signals import Stop
+from wdistill.core.spawning import process_pool
 from wdistill.training.stage import StoppedError
 from wdistill.training.workers import _in_parallel
 
 
-class Process:
-    ended = False
-
-    def terminate(self) -> None:
-        self.ended = True
-
-
-class Pool:
-    """A pool that breaks: as work is handed in, or after all of it was."""
+class BrokenPool:
+    """A pool that breaks: as a job is handed in, or after all of them were."""
 
     def __init__(self, late: bool) -> None:
-        self.late, self._processes = late, {1: Process(), 2: Process()}
+        self.late = late
 
     def submit(self, *_: Any) -> Future[None]:
         if not self.late:
@@ -37,11 +34,27 @@ class Pool:
 
 
 @pytest.mark.parametrize("late", [True, False])
-@pytest.mark.parametrize(("signal", "error"), [(None, UnfinishedError), (15, StoppedError)])
-def test_a_broken_pool_leaves_no_process_behind(late: bool, signal: int | None, error: type[Exception]) -> None:
-    pool, stop = Pool(late), Stop()
-    if signal:
-        stop.signal = signal
+@pytest.mark.parametrize(("number", "error"), [(None, UnfinishedError), (15, StoppedError)])
+def test_a_broken_pool_is_an_unfinished_run(late: bool, number: int | None, error: type[Exception]) -> None:
+    stop = Stop()
+    if number:
+        stop.signal = number
     with pytest.raises(error):
-        _in_parallel(pool, [SimpleNamespace(name="teacher"), SimpleNamespace(name="student")], stop)  # type: ignore[arg-type,list-item]
-    assert all(process.ended for process in pool._processes.values())
+        _in_parallel(BrokenPool(late), [SimpleNamespace(name="teacher"), SimpleNamespace(name="student")], stop)  # type: ignore[arg-type,list-item]
+
+
+def nothing() -> None: ...
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("breaks", [lambda pid: os.kill(pid, signal.SIGKILL), lambda pid: 1 / 0], ids=["killed", "raises"])
+def test_whatever_breaks_a_block_no_process_is_left(breaks: Callable[[int], object]) -> None:
+    with pytest.raises((BrokenProcessPool, ZeroDivisionError)), process_pool(2, nothing) as pool:
+        first = pool.submit(os.getpid)
+        started = list(pool._processes.values())
+        assert len(started) == 2, "all start with the first job: one that starts later may crash the pool's thread"
+        first.result()
+        breaks(started[0].pid)
+        while True:
+            pool.submit(os.getpid).result()
+    assert not any(process.is_alive() for process in started)

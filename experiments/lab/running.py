@@ -15,11 +15,10 @@ from typing import Any
 from experiments.lab import results as lines
 from experiments.lab.results import Line
 from experiments.lab.trial import Trial, is_pretrained, pretrain, run_trial, this_code
-from wdistill.core.errors import BusyError, UnfinishedError
+from wdistill.core.errors import BusyError, worker_died
 from wdistill.core.signals import die_with_parent
-from wdistill.core.spawning import spawning
+from wdistill.core.spawning import process_pool
 from wdistill.report.words import duration
-from wdistill.training.workers import end
 
 
 def counting(total: int) -> Callable[[str], None]:
@@ -80,21 +79,11 @@ def run(trials: Sequence[Trial], results: Path, workers: int, is_done: Callable[
 @contextmanager
 def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
     """A pool that runs trials. Whatever breaks the block off, Ctrl-C too, ends its processes: what is committed stays."""
-    with spawning() as context, ProcessPoolExecutor(workers, context, initializer=_begin) as pool:
-        try:
+    try:
+        with process_pool(workers, _begin) as pool:
             yield pool
-        except BaseException as error:
-            end(pool)
-            pool.shutdown(wait=False, cancel_futures=True)
-            if not isinstance(error, BrokenProcessPool):
-                raise
-            raise UnfinishedError(
-                "a process that ran a trial died",
-                where=f"{workers} processes",
-                found="no word of why: memory may have been short",
-                expected="processes that live until their work is done",
-                remedy="run again to resume, with fewer workers if memory was short",
-            ) from error
+    except BrokenProcessPool:
+        raise worker_died(f"{workers} processes that run trials") from None
 
 
 def _side_by_side(pool: ProcessPoolExecutor, workers: int, queue: Queue, keep: Callable[[Trial, Line], None]) -> None:

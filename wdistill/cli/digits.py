@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import os
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from contextlib import redirect_stderr
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from torch import Tensor
 from wdistill.core import store
 from wdistill.core.progress import say
 from wdistill.core.signals import die_with_parent
-from wdistill.core.spawning import spawning
+from wdistill.core.spawning import process_pool
 from wdistill.report.page import page
 from wdistill.report.seal import check_page, write_page
 from wdistill.report.tables import terminal_table
@@ -35,7 +35,6 @@ from wdistill.runs.recipe import Recipe
 from wdistill.training.distill import distill
 from wdistill.training.labels import read_labels
 from wdistill.training.models.networks import CNN, MLP
-from wdistill.training.workers import end
 from wdistill.weights.confidence import margin
 from wdistill.weights.debiased import debiased
 from wdistill.weights.rules import oracle, shuffled, unweighted
@@ -57,17 +56,12 @@ def demo(folder: Path) -> None:
     workers = min(TRIALS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     say(f"{TRIALS} trials of two settings on {workers} cores: about two minutes")
     started = time.monotonic()
-    with spawning() as context, ProcessPoolExecutor(workers, context, initializer=die_with_parent) as pool:
+    with process_pool(workers, die_with_parent) as pool:
         trials = [pool.submit(run_trial, folder, seed) for seed in range(TRIALS)]
-        try:
-            for number, trial in enumerate(as_completed(trials), 1):
-                trial.result()
-                left = (time.monotonic() - started) / number * (TRIALS - number)
-                say(f"trial {number} of {TRIALS} done, {left:.0f} s left")
-        except BaseException:  # Ctrl-C too: what is committed stays
-            end(pool)
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        for number, trial in enumerate(as_completed(trials), 1):
+            trial.result()
+            left = (time.monotonic() - started) / number * (TRIALS - number)
+            say(f"trial {number} of {TRIALS} done, {left:.0f} s left")
     console = Console()
     groups: dict[str, list[Outcome]] = {}
     for name, meaning in SETTINGS.items():

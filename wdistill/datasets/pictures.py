@@ -28,7 +28,7 @@ from wdistill.core import store
 from wdistill.core.errors import unreadable, worker_died
 from wdistill.core.progress import progress
 from wdistill.core.signals import die_with_parent
-from wdistill.core.spawning import spawning
+from wdistill.core.spawning import process_pool
 from wdistill.datasets.arrays import damaged, not_installed
 from wdistill.datasets.originals import Original, cannot_read, find_file, is_published, read_original
 from wdistill.datasets.prepared import ImageSplit, npy_bytes, write_digested
@@ -308,20 +308,13 @@ def _in_order(
 @contextmanager
 def _worker_pool(workers: int) -> Iterator[Any]:
     """A pool of processes that end with this one, and immediately if the block raises."""
-    from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
-    with spawning() as context, ProcessPoolExecutor(workers, context, initializer=_start_worker) as pool:
-        try:
+    try:
+        with process_pool(workers, _start_worker) as pool:
             yield pool
-        except BaseException as error:
-            processes = list((getattr(pool, "_processes", None) or {}).values())
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in processes:
-                process.terminate()
-            if not isinstance(error, BrokenProcessPool):
-                raise
-            raise worker_died("workers") from None
+    except BrokenProcessPool:
+        raise worker_died("workers") from None
 
 
 def _start_worker() -> None:

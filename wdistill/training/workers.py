@@ -9,16 +9,17 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Executor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from multiprocessing import Pipe
 from types import FrameType
 from typing import Any
 
 from wdistill.core import checks
 from wdistill.core.errors import bad_value, worker_died
 from wdistill.core.signals import Stop, die_with_parent
-from wdistill.core.spawning import spawning
+from wdistill.core.spawning import process_pool
 from wdistill.training.jobs import TrainingJob, run_job
 from wdistill.training.stage import Callbacks, StoppedError
 
@@ -36,15 +37,12 @@ def worker_pool(workers: int, stop: Stop, on_event: OnEvent) -> Iterator[Callabl
 
         yield sequentially
         return
-    with spawning() as context:
-        receiver, sender = context.Pipe(duplex=False)
-        with _listening(receiver, sender, on_event):
-            pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(sender, tuple(sys.path)))
-            with pool:
-                yield lambda jobs: _in_parallel(pool, jobs, stop)
+    receiver, sender = Pipe(duplex=False)
+    with _listening(receiver, sender, on_event), process_pool(workers, _begin, sender, tuple(sys.path)) as pool:
+        yield lambda jobs: _in_parallel(pool, jobs, stop)
 
 
-def _in_parallel(pool: ProcessPoolExecutor, jobs: Sequence[TrainingJob], stop: Stop) -> None:
+def _in_parallel(pool: Executor, jobs: Sequence[TrainingJob], stop: Stop) -> None:
     try:
         pending = {pool.submit(_run_packed, packed(job, job.name)) for job in jobs}
         while pending:
@@ -53,20 +51,11 @@ def _in_parallel(pool: ProcessPoolExecutor, jobs: Sequence[TrainingJob], stop: S
                 future.result()
             if stop():
                 raise StoppedError("stopped")
-    except BaseException as error:
-        end(pool)  # they save and exit
-        if not isinstance(error, BrokenProcessPool):
-            raise
+    except BrokenProcessPool:
         if stop():
             raise StoppedError("stopped") from None
         guard = 'a script that uses workers calls distill below the line: if __name__ == "__main__":'
         raise worker_died("workers", more=guard) from None
-
-
-def end(pool: ProcessPoolExecutor) -> None:
-    """Terminate every process of a pool: also one that started just as another died, which a broken pool forgets."""
-    for process in list((getattr(pool, "_processes", None) or {}).values()):
-        process.terminate()
 
 
 @contextmanager
