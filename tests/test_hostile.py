@@ -22,11 +22,12 @@ from hypothesis import strategies as st
 from tests.hostile import harmless
 from tests.reliability import fuzz
 from wdistill.cli import main
-from wdistill.core.errors import FileError, InputError
+from wdistill.core.errors import FileError, InputError, WdistillError
 from wdistill.tables.formats.nesting import DEPTH_LIMIT, Nesting
 from wdistill.tables.formats.pages import Guard
 from wdistill.tables.formats.schema import Location
 from wdistill.tables.formats.table import open_tables
+from wdistill.training.files import read_data
 
 
 def text(path: Path, content: str | bytes) -> Path:
@@ -232,6 +233,47 @@ def test_long_rows_are_read_few_at_a_time(tmp_path: Path) -> None:
     rows = np.asfortranarray(np.zeros((14, 500_000), np.float64))
     np.save(tmp_path / "teacher.npy", rows)
     harmless(tmp_path / "teacher.npy", words=["Fortran order", "np.ascontiguousarray"])
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_data_of_a_student_are_read_as_numpy_reads_them(tmp_path: Path, save: Any) -> None:
+    path, inputs = tmp_path / "x.npz", np.asfortranarray(np.arange(24, dtype=">f4").reshape(6, 2, 2))
+    save(path, inputs=inputs, label=np.arange(6, dtype=np.uint8), id=np.array(list("abcdef")), note=np.array(3))
+    data = read_data(path)
+    assert np.array_equal(data.inputs, inputs) and list(data.labels) == list(range(6)) and list(data.ids) == list("abcdef")
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 5):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+        with contextlib.suppress(WdistillError):
+            found = read_data(path)
+            assert np.array_equal(found.inputs, inputs)
+            assert found.labels is None or list(found.labels) == list(range(6))
+            assert found.ids is None or list(found.ids) == list("abcdef")
+    path.write_bytes(whole[:-30])
+    with pytest.raises(FileError, match="ends early"):
+        read_data(path)
+
+
+@pytest.mark.slow
+def test_data_of_a_student_that_grow_too_much_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "x.npz", inputs=np.zeros((300, 1 << 20), np.uint8))
+    with pytest.raises(FileError, match="grow too much"):
+        read_data(tmp_path / "x.npz")
+
+
+@pytest.mark.slow
+def test_long_strings_that_repeat_the_ones_before_are_read_few_at_a_time(tmp_path: Path) -> None:
+    """Each is all but the first one again: some bytes in the file, 50,000 in memory."""
+    path, length, rows = tmp_path / "x.parquet", 50_000, 10_000
+    schema = pa.schema([("id", pa.string()), ("teacher", pa.list_(pa.float32(), 2))])
+    settings: Any = {"use_dictionary": False, "column_encoding": {"id": "DELTA_BYTE_ARRAY"}}
+    with pq.ParquetWriter(path, schema, **settings) as writer:
+        for first in range(0, rows, 500):
+            ids = [f"{'a' * length}{number:06d}" for number in range(first, first + 500)]
+            teacher = pa.FixedSizeListArray.from_arrays(pa.array([0.5] * 1000, pa.float32()), 2)
+            writer.write_batch(pa.record_batch([pa.array(ids), teacher], schema=schema))
+    assert path.stat().st_size < 10 << 20
+    assert harmless(path).rows == rows
 
 
 def test_an_archive_with_too_many_members_is_refused(tmp_path: Path) -> None:

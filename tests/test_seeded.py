@@ -17,8 +17,6 @@ from tests.reliability.jobs import JOBS, as_command, prepare_process
 from wdistill import debiasing_weight
 from wdistill.core import sealed, store
 from wdistill.core.errors import FileError
-from wdistill.runs import checkpoints
-from wdistill.tables import parts
 from wdistill.training import export
 
 
@@ -67,12 +65,11 @@ def test_no_flipped_bit_of_a_record_is_silently_used() -> None:
 
 def test_files_of_the_same_size_and_other_bytes_are_not_intact(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    for intact in (parts._intact, checkpoints._intact):
-        path.write_bytes(b"12345678")
-        file = (8, store.digest_file(path))
-        assert intact(path, file)
-        path.write_bytes(b"12345679")
-        assert not intact(path, file)
+    path.write_bytes(b"12345678")
+    file = (8, store.digest_file(path))
+    assert store.is_intact(path, file)
+    path.write_bytes(b"12345679")
+    assert not store.is_intact(path, file)
 
 
 def test_parameters_of_another_student_are_not_read(tmp_path: Path) -> None:

@@ -118,9 +118,9 @@ def copied(artefact: Path, target: Path) -> Path:
 
 
 def same_rows(one: Path, other: Path) -> bool:
-    from wdistill.tables.output import _batches
+    from wdistill.tables.output import read_batches
 
-    rows = [[batch.to_pydict() for batch in _batches(path)] for path in (one, other)]
+    rows = [[batch.to_pydict() for batch in read_batches(path)] for path in (one, other)]
     return str(rows[0]) == str(rows[1])
 
 

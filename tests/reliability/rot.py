@@ -99,11 +99,11 @@ def results(folder: Path) -> dict[str, str]:
 
 def read_weights(folder: Path, victim: Path, wanted: list[dict[str, Any]]) -> str:
     """A file of weights: verified as whole only if it says the same."""
-    from wdistill.tables.output import _batches
+    from wdistill.tables.output import read_batches
 
     def read() -> Any:
         _, findings = verify(victim)
-        return [batch.to_pydict() for batch in _batches(victim)] if not any(each.is_bad for each in findings) else None
+        return [batch.to_pydict() for batch in read_batches(victim)] if not any(each.is_bad for each in findings) else None
 
     found = quietly(read)
     return "" if found is None or isinstance(found, WdistillError) or str(found) == str(wanted) else "other rows"
@@ -189,9 +189,9 @@ def whole_of(job: str) -> Callable[[Path], dict[str, str]]:
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
-    from wdistill.tables.output import _batches
+    from wdistill.tables.output import read_batches
 
-    return [batch.to_pydict() for batch in _batches(folder / "w.parquet")]
+    return [batch.to_pydict() for batch in read_batches(folder / "w.parquet")]
 
 
 MADE = {"an unfinished weigh": make_unfinished, "an unfinished run": make_unfinished}

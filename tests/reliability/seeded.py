@@ -130,9 +130,9 @@ DEFECTS = (
     ),
     Defect(
         "parts are not compared with their digest",
-        "wdistill/tables/parts.py",
-        """path.stat().st_size == file[0] and store.digest_file(path) == file[1]""",
-        """path.stat().st_size == file[0]""",
+        "wdistill/core/store.py",
+        """path.stat().st_size == size and digest_file(path) == sha256""",
+        """path.stat().st_size == size""",
         pytest_check("tests/test_seeded.py::test_files_of_the_same_size_and_other_bytes_are_not_intact"),
     ),
     Defect(
@@ -216,8 +216,8 @@ DEFECTS = (
     # runs
     Defect(
         "checkpoints are not compared with their digest",
-        "wdistill/runs/checkpoints.py",
-        """path.stat().st_size == size and store.digest_file(path) == digest""",
+        "wdistill/core/store.py",
+        """path.stat().st_size == size and digest_file(path) == sha256""",
         """path.stat().st_size == size""",
         pytest_check("tests/test_checkpoints.py::test_a_finished_run_that_was_damaged_mends_itself"),
     ),

@@ -247,6 +247,15 @@ def digest_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def is_intact(path: Path, file: tuple[int, str]) -> bool:
+    """Whether a file is there with the size and the SHA-256 that a record has of it."""
+    size, sha256 = file
+    try:
+        return path.stat().st_size == size and digest_file(path) == sha256
+    except OSError:
+        return False
+
+
 def storage_error(error: OSError, path: Path) -> StorageError:
     """The StorageError of a failed write."""
     remedies = {

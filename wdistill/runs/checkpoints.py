@@ -96,7 +96,7 @@ class CheckpointStore:
         for old in _snapshots(self.folder):
             if old.number not in (self.snapshot.number, before.number):
                 for name, file in old.files.items():
-                    if name not in kept and _is_file(self.folder / name) and _intact(self.folder / name, file):
+                    if name not in kept and _is_file(self.folder / name) and store.is_intact(self.folder / name, file):
                         store.remove(self.folder / name)
                 store.remove(self.folder / _manifest(old.number))
 
@@ -128,7 +128,7 @@ def newest(folder: Path) -> Snapshot:
     for path in paths:
         snapshot = _parse(path)
         files = snapshot.files.items() if snapshot else ()
-        bad = [name for name, file in files if not _intact(folder / name, file)] if snapshot else [path.name]
+        bad = [name for name, file in files if not store.is_intact(folder / name, file)] if snapshot else [path.name]
         if snapshot is not None and not bad:
             if damage:
                 checks.warn(f"{folder}: {', '.join(damage)} damaged or missing: resuming from the snapshot before")
@@ -153,7 +153,7 @@ def visible_damage(folder: Path) -> list[str]:
     files = read_manifest(folder).files
     sizes = {name: (folder / name).stat().st_size if (folder / name).is_file() else -1 for name in files}
     lost = [name for name, (size, _) in files.items() if sizes[name] != size]
-    rotten = [name for name, file in files.items() if name.endswith(".npz") and not _intact(folder / name, file)]
+    rotten = [name for name, file in files.items() if name.endswith(".npz") and not store.is_intact(folder / name, file)]
     return [*unreadable, *dict.fromkeys([*lost, *rotten])]
 
 
@@ -173,7 +173,7 @@ def check_files(folder: Path) -> dict[str, bool]:
         snapshot = _parse(path)
         intact[path.name] = snapshot is not None
         for name, file in snapshot.files.items() if snapshot else ():
-            intact[name] = _intact(folder / name, file)
+            intact[name] = store.is_intact(folder / name, file)
     return intact
 
 
@@ -221,14 +221,6 @@ def _parse(path: Path) -> Snapshot | None:
     if any(PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts for name in files):
         return None
     return Snapshot(number, state, files)
-
-
-def _intact(path: Path, file: tuple[int, str]) -> bool:
-    size, digest = file
-    try:
-        return path.stat().st_size == size and store.digest_file(path) == digest
-    except OSError:
-        return False
 
 
 def _is_file(path: Path) -> bool:

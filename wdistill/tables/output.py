@@ -69,12 +69,12 @@ def has_its_content(path: Path) -> bool:
     record, content = read_record(path), ContentDigest()
     if record is None or "sha256" not in record:
         return False
-    for batch in _batches(path):
+    for batch in read_batches(path):
         content.add(batch)
     return bool(content.hexdigest() == record["sha256"])
 
 
-def _batches(path: Path) -> Iterator[Any]:
+def read_batches(path: Path) -> Iterator[Any]:
     """All columns of a file of weights as they were written, some rows at a time."""
     import pyarrow.parquet as pq
 

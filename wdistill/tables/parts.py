@@ -20,7 +20,6 @@ from wdistill.core.errors import ConfigError, bad_value, unreadable
 
 RECORDS = ("job.json", "job.copy.json")
 UNFINISHED = re.compile(r"\.job(\.copy)?\.json\.[0-9]+\.tmp")  # a record that was being written
-File = tuple[int, str]  # size and SHA-256
 
 
 @dataclass(frozen=True)
@@ -88,12 +87,14 @@ class JobFolder:
 
     def check(self) -> None:
         """Forget parts and aligned tables that are damaged or missing, and say so: they are made anew."""
-        for part in [part for part in self.parts if not _intact(self.folder / part.file, (part.size, part.sha256))]:
+        for part in [part for part in self.parts if not store.is_intact(self.folder / part.file, (part.size, part.sha256))]:
             _say(f"{self.folder / part.file} is damaged or missing, and is made anew")
             self.parts.remove(part)
         for number, table in list(self.aligned.items()):
             folder = self.scratch(f"aligned-{number}")
-            damaged = [name for name, (size, digest) in table.files.items() if not _intact(folder / name, (size, digest))]
+            damaged = [
+                name for name, (size, digest) in table.files.items() if not store.is_intact(folder / name, (size, digest))
+            ]
             if damaged:
                 _say(f"{folder / damaged[0]} is damaged or missing, and is made anew")
                 del self.aligned[number]
@@ -172,11 +173,13 @@ def check_files(folder: Path) -> dict[str, bool]:
     record = _read(folder)
     if record is None:
         return intact
-    intact |= {part["file"]: _intact(folder / part["file"], (part["size"], part["sha256"])) for part in record["parts"]}
+    intact |= {
+        part["file"]: store.is_intact(folder / part["file"], (part["size"], part["sha256"])) for part in record["parts"]
+    }
     for number, table in record["aligned"].items():
         for name, (size, digest) in table["files"].items():
             path = f"aligned-{number}.{record['token']}/{name}"
-            intact[path] = _intact(folder / path, (size, digest))
+            intact[path] = store.is_intact(folder / path, (size, digest))
     return intact
 
 
@@ -207,13 +210,6 @@ def _is_begun(path: Path) -> bool:
     """Whether a file is the beginning of a sealed record."""
     with path.open("rb") as file:
         return sealed.HEAD.startswith(file.read(len(sealed.HEAD)))
-
-
-def _intact(path: Path, file: File) -> bool:
-    try:
-        return path.stat().st_size == file[0] and store.digest_file(path) == file[1]
-    except OSError:
-        return False
 
 
 def _say(text: str) -> None:

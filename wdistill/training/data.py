@@ -205,11 +205,19 @@ def _as_inputs(name: str, given: Any, folder: Path) -> tuple[Inputs, NDArray[np.
             raise _not_inputs(name, f"dtype {given.dtype}")
         return InMemory(_check_finite(name, torch.from_numpy(native if native.flags.writeable else native.copy()))), None
     if hasattr(given, "__getitem__") and hasattr(given, "__len__") and not isinstance(given, str | bytes | list | tuple):
-        if len(given) == 0:
+        if _length(name, given) == 0:
             raise checks.no_rows(name)
         _check_repeatable(name, given)
         return materialise(given, folder / f"{name}.npy")
     raise _not_inputs(name, f"a {type(given).__name__}")
+
+
+def _length(name: str, dataset: Any) -> int:
+    try:
+        return len(dataset)
+    except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
+        found = f"a {type(dataset).__name__} whose length cannot be had: {error}"
+        raise wrong_shape("not inputs", name, found, "a Dataset with a length of at least 1", "give it a __len__") from None
 
 
 def _not_inputs(name: str, found: str) -> InputError:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wdistill.core.errors import unreadable
+from wdistill.core.errors import WdistillError, unreadable
+from wdistill.tables.formats.npz import read_arrays
 from wdistill.tables.formats.schema import refuse_misnamed_ids
 from wdistill.tables.formats.table import open_tables
 from wdistill.training.data import Data
@@ -35,10 +38,10 @@ def _read_npy(path: Path) -> Any:
 
 def _read_npz(path: Path) -> Data:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            names = file.files
-            arrays = {name: file[name] for name in file.files if name in ("inputs", "label", "labels", "id")}
-    except Exception as error:
+        names, arrays = read_arrays(path, "data", ("inputs", "label", "labels", "id"))
+    except WdistillError:
+        raise
+    except (OSError, ValueError, EOFError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
         expected = "arrays that numpy.savez wrote, none of objects"
         raise unreadable("not an npz file of numbers", path, error, expected, "save it again") from None
     refuse_misnamed_ids(names, str(path))

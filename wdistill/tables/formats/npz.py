@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,8 @@ STRIPE = 48 << 20  # bytes of all columns read at once
 AXES = 32  # that an array may have
 SCATTERED_LIMIT = 1 << 20  # bytes of one row in Fortran order, whose numbers are read one by one
 PACKED_LIMIT = 96 << 20  # bytes of compressed arrays in Fortran order, which are read whole
+GROWTH_LIMIT = 100  # times that arrays which are read whole may grow when they are decompressed …
+GROWTH_FREE = 256 << 20  # … beyond this many bytes
 HEADERS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
 
 
@@ -68,6 +70,10 @@ class Member:
                 while stream.read(1 << 20):  # to its end, where a checksum is compared
                     pass
                 yield from self._gathered(self.start, rows)
+
+    def whole(self) -> NDArray[Any]:
+        """All values."""
+        return next(self.stripes(max(1, self.shape[0])), np.empty(self.shape, self.dtype))
 
     def _take(self, stream: IO[bytes], shape: tuple[int, ...]) -> NDArray[Any]:
         array = np.empty(shape, self.dtype)
@@ -119,6 +125,22 @@ def refuse_other_members(names: Sequence[str], where: str) -> None:
         remedy = "Save plain columns only, with np.savez, which names every member COLUMN.npy."
         found = f"a member {others[0]!r}"
         raise unreadable("the archive holds something else than arrays", where, found, "members named COLUMN.npy", remedy)
+
+
+def read_arrays(path: Path, option: str, names: Collection[str]) -> tuple[list[str], dict[str, NDArray[Any]]]:
+    """The names of all arrays of an npz file, and those of the given names, read whole."""
+    location = Location(option, path)
+    with archive.opened(location) as packed:
+        files = [each.info.filename for each in packed]
+        refuse_other_members(files, str(location))
+        wanted = [each for each in packed if each.info.filename.removesuffix(".npy") in names]
+        grown, limit = sum(each.info.file_size for each in wanted), GROWTH_FREE + GROWTH_LIMIT * path.stat().st_size
+        if grown > limit:
+            found, expected = f"{grown} bytes in a file of {path.stat().st_size}", f"at most {limit} bytes"
+            remedy = "Save it with np.savez, which does not compress, or as a folder of npy files, which is not read whole."
+            raise unreadable("the arrays grow too much", str(location), found, expected, remedy)
+        members = [_unpacked(each, location) for each in wanted]
+        return [name.removesuffix(".npy") for name in files], {member.name: member.whole() for member in members}
 
 
 def _unpacked(packed: archive.Packed, location: Location) -> Member:

@@ -18,6 +18,8 @@ from wdistill.tables.formats.schema import COPY_AGAIN, TEXT_LIMIT, Location, end
 DECODED = 64 << 20  # bytes of all columns decoded at once
 ROW_LIMIT = 64 << 20  # bytes of one row
 PAGES_LIMIT = 128 << 20  # bytes of the pages that are open at once, beyond the size of the file
+PREFIXES = 7  # the encoding DELTA_BYTE_ARRAY: a string may repeat the one before it, and be as long as its page
+COPIES = 3  # of such strings in memory, while Arrow builds the column
 GROWTH_LIMIT = 4096  # times that the lists of a row group may grow when they are decoded: one may hold all the numbers …
 GROWTH_FREE = 256 << 20  # … beyond this many bytes
 HEADER_LIMIT = 16 << 20  # bytes of the header of a page, as Arrow has it
@@ -108,12 +110,18 @@ class Guard:
         for group in self.groups:
             if group.rows > 0:
                 entries = sum(group.chunks[leaf.number].values * leaf.width for leaf in self.leaves)
-                longest = max(longest, -(-entries // group.rows))
+                longest = max(longest, -(-entries // group.rows) + self._repeating(group))
         if longest > ROW_LIMIT:
             found, expected = f"rows of {longest} bytes on average", f"rows of at most {ROW_LIMIT} bytes"
             raise unreadable("the rows are too long", str(self.location), found, expected, REMEDY)
         self.at_once = max(1, min(rows, DECODED // longest))
         return self.at_once
+
+    def _repeating(self, group: Group) -> int:
+        """How long strings of a row may be that repeat those before them, which few bytes of a page can do."""
+        chunks = [group.chunks[leaf.number] for leaf in self.leaves if PREFIXES in group.chunks[leaf.number].encodings]
+        pages = [[page.size for page, _ in self._pages(chunk, str(self.location))] for chunk in chunks]
+        return COPIES * sum(max(sizes, default=0) for sizes in pages)
 
     def check(self, rows: int) -> None:
         """Look at the pages of the row groups of the first `rows` rows, and of one more."""
