@@ -28,7 +28,7 @@ def test_numba_still_has_the_private_option_that_the_kernels_use() -> None:
 def test_a_pool_of_processes_still_has_the_private_switch_that_ours_turns_off() -> None:
     """Without it, a worker that starts just as another dies crashes the thread that watches them (CPython 3.11 to 3.13)."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        assert getattr(pool, "_safe_to_dynamically_spawn_children", None) is True, "see wdistill/core/spawning.py"
+        assert getattr(pool, "_safe_to_dynamically_spawn_children", None) is True, "see wdistill/core/processes.py"
 
 
 def test_numba_has_an_upper_bound_and_the_tested_version_is_below_it() -> None:

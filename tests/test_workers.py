@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from wdistill.core.errors import UnfinishedError
+from wdistill.core.processes import process_pool
 from wdistill.core.signals import Stop
-from wdistill.core.spawning import process_pool
 from wdistill.training.stage import StoppedError
 from wdistill.training.workers import _in_parallel
 

@@ -16,8 +16,8 @@ from experiments.lab import results as lines
 from experiments.lab.results import Line
 from experiments.lab.trial import Trial, is_pretrained, pretrain, run_trial, this_code
 from wdistill.core.errors import BusyError, worker_died
+from wdistill.core.processes import process_pool
 from wdistill.core.signals import die_with_parent
-from wdistill.core.spawning import process_pool
 from wdistill.report.words import duration
 
 

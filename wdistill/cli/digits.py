@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from wdistill.core import store
+from wdistill.core.processes import process_pool
 from wdistill.core.progress import say
 from wdistill.core.signals import die_with_parent
-from wdistill.core.spawning import process_pool
 from wdistill.report.page import page
 from wdistill.report.seal import check_page, write_page
 from wdistill.report.tables import terminal_table

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from wdistill.core import store
 from wdistill.core.errors import unreadable, worker_died
+from wdistill.core.processes import process_pool
 from wdistill.core.progress import progress
 from wdistill.core.signals import die_with_parent
-from wdistill.core.spawning import process_pool
 from wdistill.datasets.arrays import damaged, not_installed
 from wdistill.datasets.originals import Original, cannot_read, find_file, is_published, read_original
 from wdistill.datasets.prepared import ImageSplit, npy_bytes, write_digested

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from wdistill.core import store
 from wdistill.core.errors import InputError, worker_died, wrong_shape
-from wdistill.core.spawning import spawning
+from wdistill.core.processes import spawning
 from wdistill.training import input_files
 
 MAX_IN_MEMORY = 1 << 30  # bytes of a memory-mapped file up to which training reads it into memory

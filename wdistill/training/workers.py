@@ -18,8 +18,8 @@ from typing import Any
 
 from wdistill.core import checks
 from wdistill.core.errors import bad_value, worker_died
+from wdistill.core.processes import process_pool
 from wdistill.core.signals import Stop, die_with_parent
-from wdistill.core.spawning import process_pool
 from wdistill.training.jobs import TrainingJob, run_job
 from wdistill.training.stage import Callbacks, StoppedError
 

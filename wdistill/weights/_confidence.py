@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wdistill.weights._compiling import kernel
+from wdistill.weights._jit import kernel
 from wdistill.weights._simd import (
     BYTES,
     choose,

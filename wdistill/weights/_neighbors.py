@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from wdistill.core.threads import parallel, threads
-from wdistill.weights._compiling import kernel
+from wdistill.weights._jit import kernel
 from wdistill.weights._simd import (
     choose,
     everywhere,

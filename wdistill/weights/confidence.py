@@ -142,7 +142,7 @@ def scan(
 
 def compiles() -> bool:
     """Whether compiled code may be used; loads the compiler."""
-    from wdistill.weights._compiling import ENABLED
+    from wdistill.weights._jit import ENABLED
 
     return ENABLED
 

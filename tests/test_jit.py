@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wdistill.weights._compiling import CheckedCacheFile
+from wdistill.weights._jit import CheckedCacheFile
 
 ROOT = Path(__file__).parent.parent
 WEIGH = """
