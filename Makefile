@@ -23,7 +23,7 @@ demo: setup
 
 # the unit tests: no training, no browser, no killed processes
 quick: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not browser and not kill and not proof"
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not browser and not kill and not proof"
 
 test: check
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not proof"

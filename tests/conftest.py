@@ -1,4 +1,4 @@
-"""Hypothesis: the same examples on every run, more of them at night (HYPOTHESIS_PROFILE=nightly). One thread per process."""
+"""Hypothesis: the same examples every time, few in `make quick`, many at night (HYPOTHESIS_PROFILE). One thread each."""
 
 import os
 import signal
@@ -13,6 +13,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # `make test &` of a scri
 
 quiet = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("ci", max_examples=100, derandomize=True, database=None, **quiet)
+settings.register_profile("quick", max_examples=20, derandomize=True, database=None, **quiet)
 settings.register_profile("nightly", max_examples=2000, **quiet)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

@@ -144,6 +144,7 @@ def test_the_part_that_no_gold_takes_away_widens_the_prediction_alone() -> None:
     assert gain(0.0, 0.1).known.within(NOTHING) and not gain(0.2, 0.1).known.within(NOTHING)
 
 
+@pytest.mark.slow
 def test_many_rows_are_judged_by_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advice, "SAMPLE", 500)
     found = advise(speaking(m=100, second=2.0))
@@ -222,6 +223,7 @@ def test_missing_classes_are_named() -> None:
     assert any("no gold row: cow." in each.text for each in check_gold(named))
 
 
+@pytest.mark.slow
 def test_gold_among_the_unlabeled_rows_is_counted() -> None:
     assert gold_in_unlabeled(0, 50, "ids") == ()
     (found,) = gold_in_unlabeled(2, 50, "inputs")
@@ -329,6 +331,7 @@ def test_what_may_be_won_can_be_much_more_than_what_is_possible_still() -> None:
     assert all(transfer(100) > 2 * POSSIBLE for transfer in TRANSFER.values())
 
 
+@pytest.mark.slow
 def test_findings_come_before_other_reasons_and_none_is_lost() -> None:
     found = advise(case(m=60, n=100))
     many = replace(found, concerns=tuple(Concern(f"finding {i}", {}, "") for i in range(7)))

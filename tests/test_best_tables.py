@@ -226,6 +226,7 @@ def test_the_teachers_own_targets_where_nobody_knows_better(tmp_path: Path) -> N
     assert np.abs(matrix(found) - REST["teacher"]).max() < 1e-7
 
 
+@pytest.mark.proof
 @pytest.mark.kill
 def test_a_killed_job_goes_on_from_its_finished_parts(tmp_path: Path) -> None:
     for i, rows in enumerate(np.array_split(np.arange(400), 5)):
@@ -341,6 +342,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["weigh", "advise"])
 @pytest.mark.parametrize("case", BAD)
 def test_bad_tables_are_one_clear_error(
@@ -373,6 +375,7 @@ def test_without_scikit_learn_the_way_to_it_is_named(
 # advice -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_advice_is_the_verdict_then_few_reasons_and_all_tables_on_demand(
     tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -452,6 +455,7 @@ def test_a_sample_is_drawn_at_random_and_says_so(
     assert np.array_equal(drawn.context.evidence.teacher, REST["teacher"][rows])
 
 
+@pytest.mark.slow
 def test_rows_left_out_and_scaled_are_told(tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = {"id": REST["id"][:380], "llm": 1.1 * REST["llm"][:380]}
     more = ["--unlabeled", str(write(tmp_path / "o.parquet", other)), "--opinions", "llm", "--allow-subset", "--renormalize"]
@@ -473,6 +477,7 @@ def test_advice_says_what_best_would_do(tables: list[str], tmp_path: Path, capsy
     assert f"would teach the gold rows as labels, and {record['why']}." in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 def test_nobody_plans_to_label_a_gold_row(tables: list[str], tmp_path: Path) -> None:
     write(tmp_path / "u.parquet", {**REST, "id": np.where(np.arange(400) < 150, np.arange(400), REST["id"])})
     assert cli.main(["advise", *tables, "--plan", str(tmp_path / "next.csv")]) == 0
@@ -510,6 +515,7 @@ def test_the_tables_of_the_example_are_corrected_and_advised_on_as_the_document_
         assert f"```text\n{shown}\n```" in text
 
 
+@pytest.mark.slow
 def test_tables_and_modules_have_the_same_forest(tmp_path: Path) -> None:
     """300 columns, of which four tell the class: forests read them all, whichever way the rows come."""
     random, wide = np.random.default_rng(5), {}

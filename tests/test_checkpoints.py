@@ -135,6 +135,7 @@ def test_the_manifest_comes_last_and_nothing_goes_before_it(tmp_path: Path) -> N
     assert set(seen[manifest + 2 :]) == {"remove checkpoint-2-0.safetensors", "remove generation-000002.json"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", ERRORS, ids=errno.errorcode.get)
 def test_a_commit_that_fails_at_any_operation_leaves_the_snapshot_before(tmp_path: Path, number: int) -> None:
     at, done = 0, False
@@ -269,6 +270,7 @@ def test_a_run_with_a_failing_disk_stops_with_our_error_and_goes_on(
     assert unlike(tmp_path / "run", wanted) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

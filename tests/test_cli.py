@@ -73,6 +73,7 @@ def expected_weights(**options: object) -> np.ndarray:
     return wdistill.debiased(evidence, **options).astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "npz", "csv", "jsonl"])
 def test_every_format_gives_the_weights_of_the_array_api(tmp_path: Path, kind: str) -> None:
     validation, unlabeled = write(tmp_path / f"v.{kind}", VALIDATION), write(tmp_path / f"u.{kind}", UNLABELED)
@@ -124,6 +125,7 @@ def test_separate_tables_in_any_order_are_joined_by_id(
     assert (found["weight"].to_numpy() == expected_weights()).all()
 
 
+@pytest.mark.slow
 def test_shards_their_number_and_chunking_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     validation = write(tmp_path / "v.parquet", VALIDATION)
     order = np.arange(500)
@@ -225,6 +227,7 @@ def pq_matrix(path: Path) -> np.ndarray:
     return column.flatten().to_numpy().reshape(len(column), -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ids", "ID", "idx", "row_id", ""])
 def test_an_npz_without_ids_is_never_joined_by_position(
     name: str, tables: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -264,6 +267,7 @@ def test_options_of_the_other_method_are_refused_even_with_their_default(
     assert "needs --method best" in fail(capsys, *common, "--opinions", "none")
 
 
+@pytest.mark.slow
 def test_ids_that_look_like_formulas_are_escaped_on_request(
     tables: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -303,6 +307,7 @@ def test_equal_jobs_give_equal_bytes(tables: tuple[Path, Path], tmp_path: Path, 
         assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes()
 
 
+@pytest.mark.slow
 def test_csv_output_keeps_every_bit(tables: tuple[Path, Path], tmp_path: Path) -> None:
     weighed(*tables, tmp_path / "w.parquet")
     run("weigh", "--validation", tables[0], "--unlabeled", tables[1], "--output", tmp_path / "w.csv")
@@ -640,6 +645,7 @@ def test_two_jobs_for_one_output(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert cli.main(command) == 0
 
 
+@pytest.mark.slow
 def test_no_space_is_an_error_of_ours_and_loses_nothing(tmp_path: Path) -> None:
     validation, unlabeled = shards(tmp_path)
     command = weigh_command(validation, unlabeled, tmp_path / "w.parquet")

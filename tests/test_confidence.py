@@ -28,6 +28,7 @@ def both_halves(values, kind, **options):
         return plain, bits(scan(values, kind, **options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sort", SORTS)
@@ -59,6 +60,7 @@ def test_margin_of_probabilities_is_one_exact_subtraction(dtype):
     assert margin(values).tobytes() == (ordered[:, -1] - ordered[:, -2]).tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", CLASSES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -169,6 +171,7 @@ def test_first_of_equal_largest_classes_wins(monkeypatch, half, k):
     assert scan(values).margin.tolist() == [0, 0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("k", [2, 64])
 def test_renormalized_rows_are_those_that_sum_to_one(dtype, k):

@@ -809,6 +809,7 @@ def test_more_rows_than_there_are_cannot_be_split(wanted: tuple[int, ...]) -> No
     assert "100 altogether" in caught.value.expected
 
 
+@pytest.mark.slow
 def test_every_error_of_a_fuzzed_file_is_ours(tmp_path: Path) -> None:
     """Random damage to random files: the arrays come out, or an error of ours does."""
     rng = np.random.default_rng(0)

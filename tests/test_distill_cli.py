@@ -115,6 +115,7 @@ def test_flags_win_over_the_file_and_both_are_in_the_run(finished: Path) -> None
     assert recipe["rule"] == ["debiased", "unweighted"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["{}", "{}.parquet"])
 def test_every_form_of_data_comes_to_the_same(finished: Path, tmp_path: Path, form: str) -> None:
     assert cli.main(words(tmp_path / "run", "--epochs", 2, "--refresh", 1, form=form)) == 0
@@ -133,6 +134,7 @@ def test_a_changed_command_is_refused(finished: Path, capsys: pytest.CaptureFixt
     assert "epochs: 2 → 3" in said and "name another folder" in said
 
 
+@pytest.mark.slow
 def test_predictions_of_a_teacher_in_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [word for name in NAMES[1:] for word in ("--teacher", f"teacher-{name}.parquet")]
     given = words(tmp_path / "run", *files, form="{}.parquet", teacher="teacher-labeled.parquet")
@@ -161,6 +163,7 @@ def assert_predicts_as(run: Path, arm: str, student: torch.nn.Module) -> None:
     assert all(torch.equal(value, stored[name]) for name, value in student.state_dict().items())
 
 
+@pytest.mark.slow
 def test_export_and_load(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["export", str(finished), "--output", str(tmp_path / "student")]) == 0
     assert "the student of debiased" in capsys.readouterr().out

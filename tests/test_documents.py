@@ -49,6 +49,7 @@ def test_the_tables_in_the_repository_are_those_of_the_lines(item: Item) -> None
         assert path.exists() and same_picture(path.read_text(), rendered(figure).decode()), f"{stem}: {REMEDY}"
 
 
+@pytest.mark.slow
 def test_the_figure_of_the_claims_is_that_of_the_lines() -> None:
     lines = {name: each for item in ITEMS for name, each in read_lines(item, HERE).items()}
     drawn = rendered(claims_figure(lines)).decode()

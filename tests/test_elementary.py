@@ -38,6 +38,7 @@ def test_type_is_kept(function, exact, points, bound):
     assert function(points).dtype == points.dtype
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "points"),
     [

@@ -84,6 +84,7 @@ PLACES = ["validation_teacher", "validation_student", "teacher", "student"]
 # ---- entries -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -40,6 +40,7 @@ def text(path: Path, content: str | bytes) -> Path:
 GOOD = '{"id":1,"teacher":[1,0],"x":0}\n'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -59,6 +60,7 @@ def test_json_that_is_too_deep_or_too_wide_for_arrow_is_refused(tmp_path: Path, 
     harmless(text(tmp_path / "x", content), words=words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value",
     [
@@ -129,6 +131,7 @@ def test_a_json_array_is_no_table_and_the_error_says_how_to_make_one(tmp_path: P
 HEAD = "id,teacher_0,teacher_1\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -65,7 +65,7 @@ GOLD = 30
 # -------------------------------------------------------------------------------------------------------------- a trial
 
 
-@pytest.mark.parametrize("task", [TINY, EXTERNAL], ids=lambda task: task.name)
+@pytest.mark.parametrize("task", [TINY, pytest.param(EXTERNAL, marks=pytest.mark.proof)], ids=lambda task: task.name)
 def test_a_trial_runs_every_method_with_both_targets(task: Task, tmp_path: Path) -> None:
     line = leaderboard.run(task, GOLD, 0, None)
     wanted = [name for name in METHODS if not (task.external and "retrained" in name)]

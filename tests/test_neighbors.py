@@ -50,6 +50,7 @@ def exact_means(points, responses, queries, k):
     return np.array(answer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("k", [1, 3, 40])
 def test_both_halves_are_the_reference(monkeypatch, sort, k):
@@ -64,6 +65,7 @@ def test_both_halves_are_the_reference(monkeypatch, sort, k):
     assert plain.tobytes() == compiled.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize(("m", "k"), [(1, 1), (2, 1), (7, 7), (300, 9), (300, 299), (1500, 20)])
 def test_halves_agree_to_the_last_bit(monkeypatch, sort, m, k):

@@ -13,7 +13,7 @@ import pytest
 
 from tests import net
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 ROOT = Path(__file__).resolve().parent.parent
 REMEDY = (
     "to see the numbers: python -m tests.net --only CASE --keep FOLDER, here and in a checkout of a commit that passes; "

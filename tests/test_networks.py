@@ -81,6 +81,7 @@ def test_reference_networks_by_name() -> None:
     assert build("mlp:inputs=64,classes=10,hidden=").arguments["hidden"] == []  # type: ignore[index]
 
 
+@pytest.mark.slow
 def test_networks_of_the_paper_by_name() -> None:
     def arguments(spec: str) -> dict[str, object]:
         return build(spec).arguments  # type: ignore[return-value]

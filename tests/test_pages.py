@@ -503,6 +503,7 @@ def test_a_page_names_what_an_arm_is_compared_to_where_that_differs() -> None:
     assert "over unweighted" not in Reader(full()).text and "named there" not in Reader(full()).text
 
 
+@pytest.mark.slow
 def test_the_teachers_figure_says_whose_eyes_it_sees_with() -> None:
     """An arm's margins are of its temperature and of the rows that weigh there: others go first."""
     hot, half = ("debiased", {"temperature": 4.0}), ("debiased", {"temperature": 2.0, "validation_in_training": "half"})
@@ -540,6 +541,7 @@ def test_parts_without_data_are_left_out() -> None:
     assert "img-src" not in page({"": [bare]}, "no maps, no pictures")
 
 
+@pytest.mark.slow
 def test_a_rule_of_a_user_shows_its_weights_alone() -> None:
     """No truth, no plane, and one refresh: a histogram is all there is. Work of a kind nobody knows is other work."""
     found = replace(outcome(0, length=3, arms={"mine": 0.0}, truth=False), accuracies={}, teacher=None, warnings=())
@@ -562,6 +564,7 @@ def test_without_test_rows_the_validation_rows_are_drawn() -> None:
     assert "Max on test" not in text and "chosen on validation" not in text
 
 
+@pytest.mark.slow
 def test_unfinished_runs_say_so_on_top() -> None:
     running = replace(simple({"unweighted": [0.5, 0.8], "debiased": [0.6]}), state="running")
     text = Reader(page({"mine": [running]}, "t")).text
@@ -600,6 +603,7 @@ def hostile() -> str:
     return page({name: [trial] for name in HOSTILE[:2]}, HOSTILE[2])
 
 
+@pytest.mark.slow
 def test_names_of_users_stay_names() -> None:
     html, seen = hostile(), Reader(hostile())
     assert html.count("<style") == html.count("</style") == 1 and "<script" not in html and "<img" not in html

@@ -86,6 +86,7 @@ def by_stack(splits: dict[str, Any], rule: Any, recipe: Recipe, *, copies: int =
     return predictions(students, torch.from_numpy(rest))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("targets", ["soft", "hard"])
 @pytest.mark.parametrize("gold", ["no", "yes"])
 @pytest.mark.parametrize("rule", [unweighted, oracle, fidelity], ids=["unweighted", "zeros and ones", "fractions"])

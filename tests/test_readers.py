@@ -268,6 +268,7 @@ def test_csv_single_column_and_strings(tmp_path: Path) -> None:
     assert columns["label"].tolist() == ["cat", "true"] and columns["day"].tolist() == ["2020-01-01", "2020-01-02"]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.floats(allow_nan=False), min_size=2, max_size=20))
 def test_text_numbers_come_back_to_the_bit(tmp_path: Path, values: list[float]) -> None:
@@ -549,6 +550,7 @@ BAD_ARRAYS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("content", "word"), BAD_ARRAYS, ids=range(len(BAD_ARRAYS)))
 def test_bad_arrays(tmp_path: Path, content: bytes, word: str) -> None:
     path = text(tmp_path / "teacher.npy", content)
@@ -631,6 +633,7 @@ def test_truncated_binary_files_say_where_they_end(tmp_path: Path, name: str) ->
 # Bounds
 
 
+@pytest.mark.slow
 def test_one_huge_row_group_is_read_piece_by_piece(tmp_path: Path) -> None:
     matrix = np.random.default_rng(0).random((400_000, 10), dtype=np.float32)
     data = pa.table({"id": np.arange(len(matrix)), "teacher": lists(matrix)})
@@ -642,6 +645,7 @@ def test_one_huge_row_group_is_read_piece_by_piece(tmp_path: Path) -> None:
     assert peak < matrix.nbytes / 2
 
 
+@pytest.mark.slow
 def test_many_shards_need_few_handles(tmp_path: Path) -> None:
     data = write(tmp_path / "0.parquet", slice(0, 2)).read_bytes()
     for number in range(1, 300):

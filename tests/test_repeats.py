@@ -89,6 +89,7 @@ def test_labeled_rows_in_the_pool_are_no_chance(labeled: int, copies: int) -> No
         assert leaked(np.isin(gold, pool), by_itself(pool)).sum() == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [80, 700, 5000, 100_000])
 @pytest.mark.parametrize("labeled", [60, 600])
 def test_equal_by_chance_is_no_leak(values: int, labeled: int) -> None:
@@ -246,6 +247,7 @@ def test_a_pool_that_holds_the_labeled_rows_hides_no_leak() -> None:
             run(validation)
 
 
+@pytest.mark.slow
 def test_gold_of_another_size_is_taught_all_the_same() -> None:
     random = torch.Generator().manual_seed(0)
     given: dict[str, Any] = {

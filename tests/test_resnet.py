@@ -84,6 +84,7 @@ def test_those_of_keras_halve_twice(version: int, channels: int, size: int, side
     assert maps_of(network, inputs) == wanted and network(inputs).shape == (2, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("depth", "filters"), [(18, [64, 64, 128, 256, 512]), (50, [64, 256, 512, 1024, 2048])])
 @pytest.mark.parametrize(("size", "sides"), [(64, [16, 16, 8, 4, 2]), (224, [56, 56, 28, 14, 7])])
 def test_those_of_imagenet_halve_five_times(depth: int, filters: list[int], size: int, sides: list[int]) -> None:

@@ -128,6 +128,7 @@ def test_given_confidences_give_the_weights_of_the_reference(sort, targets, esti
     assert found.largest_distortion == pytest.approx(values.max(), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimate", ESTIMATES)
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("kind", KINDS)
@@ -226,6 +227,7 @@ def test_every_validation_row_twice_with_k_doubled_is_the_same(given, data):
     np.testing.assert_allclose(twice.distortion, once.distortion, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @given(problems())
 def test_all_rows_as_neighbours_give_the_validation_mean(given):
     m = len(given.labels)
@@ -247,6 +249,7 @@ def test_weights_of_0_and_1_sum_the_losses_of_the_kept_rows(given, at):
     assert (weights * losses).sum() == losses[kept].sum()
 
 
+@pytest.mark.slow
 @given(problems())
 def test_both_halves_give_the_same_bits(given):
     plain = debiased.explain(evidence(given), **given.options)
@@ -408,6 +411,7 @@ def test_fidelity_of_a_very_sure_teacher():
     np.testing.assert_allclose(fidelity(given), reference.fidelity(teacher), rtol=0.05)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32 - 1), st.sampled_from(KINDS), st.integers(1, 9))
 def test_entropy_mean_streams_in_any_order(seed, kind, size):
     rng = np.random.default_rng(seed)
@@ -575,6 +579,7 @@ def layouts(array, folder):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("half", ["plain", "compiled"])
@@ -696,6 +701,7 @@ def test_labels_may_be_distributions(hard):
     assert debiased(Evidence(soft, *given.arrays[1:], soft_labels=True)).tobytes() == debiased(evidence(given)).tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", [margin, entropy])
 @pytest.mark.parametrize("targets", TARGETS)
 def test_renormalized_rows_weigh_like_the_reference(measure, targets):

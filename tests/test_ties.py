@@ -95,6 +95,7 @@ def half(request, monkeypatch):
         monkeypatch.setattr(module, "SMALL", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("classes", [2, 3, 5])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -169,6 +170,7 @@ def test_confidence_of_the_users_own_shares_on_a_grid(half):
     check(fitted.weigh_rows(evidence.rows), fitted, given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
 @pytest.mark.parametrize("grid", ["votes of 7", "steps of 0.05"])
 def test_order_and_chunks_change_no_bit_on_a_grid(half, grid, dtype):

@@ -330,6 +330,7 @@ def guided_stage(folder: Path, recipe: Recipe, watch: Callbacks | None = None, s
 GUIDED = replace(RECIPE, vid=("layers.2=layers.1", "layers=layers.3"), vid_scale=0.5, checkpoint_seconds=1e9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 def test_a_stop_at_any_step_changes_no_bit(tmp_path: Path, precision: Any) -> None:
     recipe, counting = replace(GUIDED, precision=precision), Stopping(10**9)
@@ -398,6 +399,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return folder, go(big, small, VID, rule=[weigh, debiased], run=folder, **images())
 
 
+@pytest.mark.slow
 def test_a_run_does_what_decision_24_says(finished: tuple[Path, Any]) -> None:
     """An arm by hand: weight × (cross-entropy + λ Σ VID), mean over the batch, with the teacher in eval mode."""
     folder, report = finished
@@ -474,6 +476,7 @@ def test_a_run_goes_on_with_other_workers_and_the_same_bits(tmp_path: Path, fini
     assert unlike(tmp_path / "run", finished[0]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_a_teacher_that_comes_trained_and_half_precision(tmp_path: Path, precision: Any) -> None:
     master, pupil = seeded(big, 1).requires_grad_(False), seeded(small, 2)
