@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wdistill.cli.correct import add_sources, sources_of
 from wdistill.cli.weigh import EPILOG
-from wdistill.core.errors import printable
+from wdistill.core.errors import bad_value, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from wdistill.answers.advise import AnswersAdvice, Example
     from wdistill.methods.advice import Advice
     from wdistill.methods.gold_plan import PlanStep
     from wdistill.methods.statistics import Interval
@@ -22,20 +24,23 @@ if TYPE_CHECKING:
 CLASSES = 10  # shown at most, those with the lowest accuracies
 KINDS = {"forest": "forest", "second": "second student"}  # models trained on labels alone
 REASONS = 5  # lines after the verdict, at most
+TEXT = 60  # characters of a text that are shown
+FEW = 5  # texts that are shown without --details
 PLANNED = 1_000  # rows in a plan, for judging and as many for teaching
 
 
 def add(commands: Any) -> None:
     """The command and its flags."""
-    from wdistill.core.settings import add_flags
+    from wdistill.answers.options import AnswerOptions
+    from wdistill.core.settings import add_flags, settings_of
     from wdistill.tables.options import OF_METHOD, READING, Options
 
     advise = commands.add_parser(
         "advise",
         help="a verdict before training: what your gold labels could win",
         description="How often the teacher is wrong, who finds it, what each method would change, what a student would\n"
-        "gain, and which rows to label next: from your gold rows (--validation) and a sample of the unlabeled rows.\n"
-        "It needs scikit-learn: pip install 'wdistill[methods]'.",
+        "gain, and which rows to label next: from an LLM's answers and your gold labels (--answers, --gold), or from\n"
+        "tables of predictions (--validation, --unlabeled). It needs scikit-learn: pip install 'wdistill[methods]'.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -43,12 +48,15 @@ def add(commands: Any) -> None:
     flag = advise.add_argument
     gold = "your gold rows, with a true label; repeat to join tables by id"
     unlabeled = "rows that the student will be trained on; repeat to join tables by id"
-    flag("--validation", action="append", required=True, metavar="V", help=gold)
-    flag("--unlabeled", action="append", required=True, metavar="U", help=unlabeled)
+    add_sources(advise, required=False)
+    flag("--validation", action="append", metavar="V", help=gold)
+    flag("--unlabeled", action="append", metavar="U", help=unlabeled)
     flag("--labeled", action="append", default=[], metavar="L", help="with --inputs: id, label and inputs of labeled rows")
     flag("--plan", type=Path, metavar="FILE", help="where the ids to label next go: .parquet or .csv")
     flag("--details", action="store_true", help="print all tables behind the verdict")
-    add_flags(advise, Options, (*OF_METHOD["best"], *READING, "escape_formulas"))
+    names = (*OF_METHOD["best"], *READING, "escape_formulas")
+    add_flags(advise, Options, names)
+    add_flags(advise, AnswerOptions, [name for name in settings_of(AnswerOptions) if name not in names])
     advise.set_defaults(run=run_advise)
 
 
@@ -65,6 +73,13 @@ def run_advise(arguments: argparse.Namespace) -> None:
     from wdistill.tables.options import Options, Paths, check_options, check_output, read_options
 
     need_sklearn("advise")
+    if arguments.answers:
+        run_on_answers(arguments)
+        return
+    if not arguments.validation or not arguments.unlabeled:
+        expected = "--answers FILE and --gold FILE; or tables of predictions, --validation V and --unlabeled U"
+        raise bad_value("nothing to advise on", "advise", "neither answers nor tables", expected, "name your files")
+    refuse_answer_flags(arguments)
     paths = Paths(arguments.validation, arguments.unlabeled, arguments.labeled)
     options = read_options({**flags_given(arguments, Options), "method": "best"})
     check_options(options, paths)
@@ -80,6 +95,97 @@ def run_advise(arguments: argparse.Namespace) -> None:
     if arguments.plan is not None:
         _write_plan(advice, sample, experts.ids, arguments.plan, options.escape_formulas)
     print_advice(advice, Console(), experts.evidence.classes, arguments.plan, details=arguments.details)
+
+
+TABLE_FLAGS = (
+    "validation",
+    "unlabeled",
+    "labeled",
+    "opinions",
+    "kind",
+    "soft_labels",
+    "renormalize",
+    "allow_subset",
+    "plan",
+)
+
+
+def refuse_answer_flags(arguments: argparse.Namespace) -> None:
+    """Refuse flags that only answers have, where tables are named."""
+    from wdistill.answers.options import AnswerOptions
+    from wdistill.core.settings import flags_given
+    from wdistill.tables.options import Options
+
+    own = [name for name in flags_given(arguments, AnswerOptions) if name not in flags_given(arguments, Options)]
+    own += [name for name in ("gold", "pool") if getattr(arguments, name)]
+    if own:
+        raise bad_value(
+            "needs --answers", f"--{own[0]}", "tables of predictions", "options that belong together", "leave it out"
+        )
+
+
+def run_on_answers(arguments: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    from wdistill.answers.advise import advise_answers
+    from wdistill.answers.options import AnswerOptions
+    from wdistill.core.settings import flags_given, read_settings, words
+
+    given = [name for name in TABLE_FLAGS if getattr(arguments, name)]
+    if given:
+        flag = f"--{given[0].replace('_', '-')}"
+        raise bad_value("is for tables of predictions", flag, "--answers", "options that belong together", "leave it out")
+    flags = flags_given(arguments, AnswerOptions)
+    if isinstance(flags.get("inputs"), str):
+        flags["inputs"] = words(flags["inputs"])
+    advice = advise_answers(sources_of(arguments), read_settings(AnswerOptions, flags))
+    print_answers_advice(advice, Console(), details=arguments.details)
+
+
+def print_answers_advice(found: AnswersAdvice, console: Console, *, details: bool) -> None:
+    """The verdict, why, the teacher class by class, and rows to look at."""
+
+    def say(line: str, **style: Any) -> None:
+        console.print(printable(line), highlight=False, markup=False, soft_wrap=True, **style)
+
+    advice = found.advice
+    say(f"Verdict: {found.verdict}", style="bold")
+    say(found.found)
+    say(found.labels)
+    for line in reasons(advice):
+        say(line)
+    raised = f"{found.recalibrated_likelihood:+.3f}".replace("-", "−")
+    say(f"Recalibrated on gold, the teacher alone is right on {percent(found.recalibrated)}; log-likelihood {raised} a row.")
+    console.print(_class_table(found), highlight=False)
+    if found.confusions:
+        console.print(_confusion_table(found), highlight=False)
+    for title, rows in (("Rows whose label would change", found.changed), ("Rows to label next", found.next)):
+        if rows:
+            console.print(_example_table(title, rows if details else rows[:FEW]), highlight=False)
+    for table in tables(advice, found.classes) if details else ():
+        console.print(table, highlight=False)
+    if not details:
+        say("All tables: --details")
+
+
+def _class_table(found: AnswersAdvice) -> Any:
+    shown = sorted(found.figures, key=lambda each: each.f1.value if each.f1.value == each.f1.value else 2.0)[:CLASSES]
+    rows = [(each.name, f"{each.rows:,}", percent(each.precision), percent(each.recall), percent(each.f1)) for each in shown]
+    title = "The teacher on gold, class by class" + (f": the {CLASSES} lowest" if len(found.figures) > CLASSES else "")
+    return _table(title, ("class", "rows", "precision", "recall", "F1"), rows)
+
+
+def _confusion_table(found: AnswersAdvice) -> Any:
+    rows = [(each.truth, each.answered, f"{each.rows:,}") for each in found.confusions[:5]]
+    return _table("What it confuses", ("is", "was taken for", "gold rows"), rows)
+
+
+def _example_table(title: str, examples: Sequence[Example]) -> Any:
+    rows = [
+        (each.id, each.text[:TEXT].replace("\n", " "), f"{each.teacher} → {each.target}", f"{100 * each.confidence:.0f} %")
+        for each in examples
+    ]
+    return _table(title, ("id", "text", "teacher → target", "sure"), rows)
 
 
 def print_advice(

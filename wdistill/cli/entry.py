@@ -10,7 +10,22 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NoReturn
 
-from wdistill.cli import advise, data, demo, distill, export, inspect, report, reproduce, runs, show, theory, verify, weigh
+from wdistill.cli import (
+    advise,
+    correct,
+    data,
+    demo,
+    distill,
+    export,
+    inspect,
+    report,
+    reproduce,
+    runs,
+    show,
+    theory,
+    verify,
+    weigh,
+)
 from wdistill.cli.streams import steady_streams
 from wdistill.core.errors import WdistillError, printable
 from wdistill.core.paths import refuse_remote
@@ -97,6 +112,21 @@ def parser() -> Parser:
     top = Parser(prog="wdistill", description="Weighted distillation with unlabeled examples.", allow_abbrev=False)
     top.add_argument("--version", action="version", version=f"wdistill {__version__}")
     commands = top.add_subparsers(dest="command", required=True, parser_class=Parser, metavar="COMMAND")
-    for group in (demo, distill, export, advise, weigh, inspect, runs, show, report, verify, data, reproduce, theory):
+    for group in (
+        demo,
+        distill,
+        export,
+        advise,
+        correct,
+        weigh,
+        inspect,
+        runs,
+        show,
+        report,
+        verify,
+        data,
+        reproduce,
+        theory,
+    ):
         group.add(commands)
     return top

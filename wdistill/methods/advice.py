@@ -107,13 +107,15 @@ def advise(context: Context, concerns: Sequence[Concern] = ()) -> Advice:
     teacher = share(int(right.sum()), len(right))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WdistillWarning)  # a teacher without errors is a verdict here
-        near, learned = neighbors_error(sampled), learned_error(sampled, logistic)
-        weights = {
-            "paper's weights": debiased(sampled.evidence, targets=sampled.targets),
-            "1 − paper's error": 1.0 - near[1],
-            "1 − learned error": 1.0 - learned[1],
-            "threshold by gold": above_threshold(sampled).weights,
-        }
+        errors, weights = dict[str, tuple[Floats, Floats]](), dict[str, Floats]()
+        if "student" in sampled.validation:
+            errors = {"paper's neighbours": neighbors_error(sampled), "learned error": learned_error(sampled, logistic)}
+            weights = {
+                "paper's weights": debiased(sampled.evidence, targets=sampled.targets),
+                "1 − paper's error": 1.0 - errors["paper's neighbours"][1],
+                "1 − learned error": 1.0 - errors["learned error"][1],
+            }
+        weights["threshold by gold"] = above_threshold(sampled).weights
     all_concerns = (*concerns, *check_gold(sampled))
     planned = tuple(_in_points(step, gain.transfer) for step in steps(sampled, estimate))
     sentence = verdict(teacher, estimate.accepted, gain, len(labels))
@@ -124,7 +126,7 @@ def advise(context: Context, concerns: Sequence[Concern] = ()) -> Advice:
         teacher=teacher,
         by_class=tuple(share(int(a), int(b)) for a, b in zip(class_right, class_rows, strict=True)),
         class_rows=tuple(class_rows.tolist()),
-        detectors=detectors(sampled, near[0], learned[0], estimate.out_of_fold),
+        detectors=detectors(sampled, {name: error[0] for name, error in errors.items()}, estimate.out_of_fold),
         changes=_changes(weights, estimate),
         accuracies=_accuracies(sampled, estimate, teacher),
         choice=choice,
@@ -229,15 +231,15 @@ def _sample(rows: int, seed: int) -> Ints:
 def _part(context: Context, kept: Ints) -> Context:
     """The same context with some of the unlabeled rows."""
     evidence = context.evidence
-    assert evidence.teacher is not None and evidence.student is not None
-    truth = None if evidence.truth is None else evidence.truth[kept]
+    assert evidence.teacher is not None
+    student, truth = (None if values is None else values[kept] for values in (evidence.student, evidence.truth))
     auxiliary = {
         name: AuxiliaryPredictions(predictions.validation, predictions.unlabeled[kept])
         for name, predictions in context.auxiliary.items()
     }
     return replace(
         context,
-        evidence=replace(evidence, teacher=evidence.teacher[kept], student=evidence.student[kept], truth=truth),
+        evidence=replace(evidence, teacher=evidence.teacher[kept], student=student, truth=truth),
         auxiliary=auxiliary,
     )
 

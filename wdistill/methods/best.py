@@ -111,16 +111,32 @@ class Choice:
 
     estimate: GainEstimate
     why: str
+    recalibrated: Posterior | None = None  # of the teacher alone: takes the place of its own targets
 
     def targets(self, experts: Mapping[str, Floats]) -> Floats:
-        """Distributions (n, K), from the probabilities of every expert: the posterior's, or the teacher's own."""
-        return self.estimate.posterior(experts) if self.estimate.accepted else experts["teacher"]
+        """Distributions (n, K), from the probabilities of every expert: the posterior's, or the teacher's."""
+        if self.estimate.accepted:
+            return self.estimate.posterior(experts)
+        return experts["teacher"] if self.recalibrated is None else self.recalibrated(experts)
 
 
-def choose(context: Context) -> Choice:
-    """Corrected targets where the gold rows support them and the gain is large enough, else the teacher's own."""
+def choose(context: Context, *, recalibrate: bool = False) -> Choice:
+    """Corrected targets where the gold rows support them and the gain is large enough, else the teacher's own.
+
+    With `recalibrate`, the teacher's own targets are recalibrated on the gold rows.
+    """
+    choice = _choose(context)
+    if not recalibrate or choice.estimate.accepted:
+        return choice
+    posterior = fit_posterior({"teacher": context.validation["teacher"]}, context.labels)
+    return Choice(choice.estimate, choice.why.replace("own targets", "targets, recalibrated on gold", 1), posterior)
+
+
+def _choose(context: Context) -> Choice:
     estimate = estimate_gain(context, tuple(context.validation))
     others = ", ".join(name for name in context.validation if name != "teacher")
+    if not others:
+        return Choice(estimate, "the teacher's own targets: there is no other expert")
     likelihood = f"log-likelihood on gold {estimate.likelihood:+.3f} ± {estimate.likelihood_error:.3f}"
     gain = f"{100 * estimate.gain:+.1f} ± {100 * estimate.gain_error:.1f} points of target accuracy expected"
     if estimate.accepted:

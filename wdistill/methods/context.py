@@ -71,14 +71,15 @@ class Context:
     @cached_property
     def unlabeled(self) -> dict[str, Floats]:
         """Probabilities (n, K) of the unlabeled rows, by expert."""
-        assert self.evidence.teacher is not None and self.evidence.student is not None
+        assert self.evidence.teacher is not None
         models = {"teacher": self.evidence.teacher, "student": self.evidence.student}
         return self._normalized(models, {name: model.unlabeled for name, model in self.auxiliary.items()})
 
-    def _normalized(self, models: Mapping[str, NDArray[Any]], auxiliary: Mapping[str, Floats]) -> dict[str, Floats]:
+    def _normalized(self, models: Mapping[str, NDArray[Any] | None], auxiliary: Mapping[str, Floats]) -> dict[str, Floats]:
         """All as float64 that sum to 1 up to its rounding: float32 predictions do not."""
         kind, renormalize = self.evidence.kind, self.evidence.renormalize
-        read = {name: probabilities(values, kind, renormalize) for name, values in models.items()} | dict(auxiliary)
+        given = {name: values for name, values in models.items() if values is not None}
+        read = {name: probabilities(values, kind, renormalize) for name, values in given.items()} | dict(auxiliary)
         return {name: values / values.sum(axis=1, keepdims=True, dtype=np.float64) for name, values in read.items()}
 
     @property

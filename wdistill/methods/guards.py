@@ -100,7 +100,7 @@ def _from_elsewhere(context: Context) -> tuple[Concern, ...]:
     from scipy.stats import ks_2samp
 
     p_values = {}
-    for name in ("teacher", "student"):
+    for name in ("teacher", "student") if "student" in context.validation else ("teacher",):
         gold, unlabeled = margin(context.validation[name]), margin(context.unlabeled[name])
         p_values[f"the {name}'s confidence"] = float(ks_2samp(gold, unlabeled, method="asymp").pvalue)
     gold, unlabeled = context.validation["teacher"], context.unlabeled["teacher"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,15 +55,16 @@ def learned_error(context: Context, learner: Learner) -> tuple[Floats, Floats]:
 def neighbors_error(context: Context) -> tuple[Floats, Floats]:
     """The paper's own estimate of the error, from the nearest gold rows: as `learned_error` gives it."""
     evidence = context.evidence
+    _, student = evidence.both_on_validation
 
     def fit_and_predict(train: Ints, test: Ints) -> Floats:
         part = replace(
             evidence,
             validation_labels=evidence.validation_labels[train],
             validation_teacher=evidence.validation_teacher[train],
-            validation_student=evidence.validation_student[train],
+            validation_student=student[train],
             teacher=evidence.validation_teacher[test],
-            student=evidence.validation_student[test],
+            student=student[test],
             labeled_teacher=None,
             truth=None,
         )
@@ -126,16 +127,15 @@ class Detector:
     calibration_error: float  # mean distance of the two over the rows
 
 
-def detectors(context: Context, near: Floats, learned: Floats, posterior: Floats) -> tuple[Detector, ...]:
-    """Detectors: the margin, the paper's neighbours and the learned error (m,), and the posterior (m, K) of all experts."""
+def detectors(context: Context, errors: Mapping[str, Floats], posterior: Floats) -> tuple[Detector, ...]:
+    """Detectors: the teacher's margin, estimated errors (m,) by name, and the posterior (m, K) of all experts."""
     teacher, wrong = context.validation["teacher"], context.wrong
     m, label = len(wrong), teacher.argmax(axis=1)
     certain = 1.0 - teacher.max(axis=1)  # the teacher's own estimate of its error
     doubt = 1.0 - posterior[np.arange(m), label]
     return (
         _finder("teacher's margin", -margin(teacher), certain, wrong),
-        _finder("paper's neighbours", near, near, wrong),
-        _finder("learned error", learned, learned, wrong),
+        *(_finder(name, chances, chances, wrong) for name, chances in errors.items()),
         _finder("posterior of all", doubt, doubt, wrong),
     )
 

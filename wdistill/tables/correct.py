@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from wdistill.core import checks
 from wdistill.methods.best import Choice, choose
 from wdistill.methods.context import one_hot
 from wdistill.methods.guards import check_gold
+from wdistill.methods.posterior import Posterior
 from wdistill.tables.experts import ExpertTables, open_experts, predict_sample
 from wdistill.tables.formats.table import Chunk, Table
 from wdistill.tables.join import Numbers
@@ -37,7 +39,10 @@ class CorrectJob:
     def state(self) -> bytes:
         gain, posterior = self.choice.estimate, self.choice.estimate.posterior
         return json.dumps(
-            [gain.accepted, posterior.slopes, posterior.biases.tolist(), posterior.classes_with_gold.tolist()]
+            [
+                gain.accepted,
+                *(_numbers_of(each) for each in (posterior, self.choice.recalibrated) if each is not None),
+            ]
         ).encode()
 
     @property
@@ -67,24 +72,36 @@ class CorrectJob:
         return {f"{name}.{c}": values[:, c] for name, values in predictions.items() for c in range(values.shape[1])}
 
     def process(self, kept: np.ndarray, numbers: Numbers) -> OutputBatch:
+        targets, changed = self.targets(numbers)
+        return OutputBatch(kept, (pa.array(np.ones(len(kept), np.float32)), lists(targets)), {"changed": int(changed.sum())})
+
+    def targets(self, numbers: Numbers) -> tuple[Floats, NDArray[np.bool_]]:
+        """Targets (n, K) from the predictions of all experts, and which rows (n,) get another class than the teacher's."""
         names, classes = map(self.experts.expert, self.source.columns), range(self.source.classes)
         predictions = {name: np.stack([numbers[f"{name}.{c}"] for c in classes], axis=1) for name in names}
         targets = self.choice.targets(predictions)
-        changed = int(np.sum(targets.argmax(axis=1) != predictions["teacher"].argmax(axis=1)))
+        changed = targets.argmax(axis=1) != predictions["teacher"].argmax(axis=1)
         if self.source.options.targets == "hard":
             targets = one_hot(targets.argmax(axis=1), targets.shape[1])
-        return OutputBatch(kept, (pa.array(np.ones(len(kept), np.float32)), _lists(targets)), {"changed": changed})
+        return targets, np.asarray(changed)
+
+    def appended(self) -> None:
+        """Nothing: the gold rows are in a table of their own."""
 
 
-def prepare_best(paths: Paths, options: Options) -> CorrectJob:
+def prepare_best(paths: Paths, options: Options, *, recalibrate: bool = False) -> CorrectJob:
     """Open the tables, let the experts predict gold and a sample of the unlabeled rows, and choose."""
     experts = open_experts(paths, options)
     sample = predict_sample(experts)
     for finding in (*sample.concerns, *check_gold(sample.context)):
         checks.warn(finding.text)
-    return CorrectJob(experts, choose(sample.context), len(sample.ids))
+    return CorrectJob(experts, choose(sample.context, recalibrate=recalibrate), len(sample.ids))
 
 
-def _lists(rows: Floats) -> pa.Array:
+def _numbers_of(posterior: Posterior) -> list[Any]:
+    return [posterior.slopes, posterior.biases.tolist(), posterior.classes_with_gold.tolist()]
+
+
+def lists(rows: Floats) -> pa.Array:
     """Rows (n, K) as an arrow array of lists."""
-    return pa.FixedSizeListArray.from_arrays(pa.array(rows.astype(np.float32).ravel()), rows.shape[1])
+    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(rows, np.float32).ravel()), rows.shape[1])

@@ -112,7 +112,8 @@ def open_experts(paths: Paths, options: Options) -> ExpertTables:
     tables = open_tables(paths.unlabeled, option="--unlabeled")
     labeled = open_tables(paths.labeled, option="--labeled")
     check_ids(gold, tables, labeled)
-    predictions = ("teacher", "student", *options.opinions)
+    students = ("student",) if any(table.has("student") for table in (*gold, *tables)) else ()
+    predictions = ("teacher", *students, *options.opinions)
     same_class_names((*gold, *tables), options.classes, predictions)
     evidence, ids = read_gold(gold, options, tables)
     check_enough_gold(len(ids), "--validation", "weigh with --method paper")
@@ -121,7 +122,7 @@ def open_experts(paths: Paths, options: Options) -> ExpertTables:
     for column in columns:
         table_with(gold, column)
     with named_rows(ids, "--validation"):
-        for name in ("validation_teacher", "validation_student"):
+        for name in ("validation_teacher", *(f"validation_{student}" for student in students)):
             scan(getattr(evidence, name), name=name, **evidence.reading)
     source = UnlabeledTables(tables, options, evidence, columns)
     experts = ExpertTables(source, ids, {}, named=_have_ids((*gold, tables[0])))
@@ -138,7 +139,9 @@ def _by_id(evidence: Evidence, ids: pa.Array) -> tuple[Evidence, pa.Array]:
     """The gold rows in the order of their ids: folds, and all that comes of them, are the same for any order of a table."""
     order = pc.sort_indices(ids).to_numpy()
     names = ("validation_teacher", "validation_student", "validation_labels")
-    return replace(evidence, **{name: getattr(evidence, name)[order] for name in names}), ids.take(pa.array(order))
+    arrays = {name: getattr(evidence, name) for name in names}
+    sorted_arrays = {name: values[order] for name, values in arrays.items() if values is not None}
+    return replace(evidence, **sorted_arrays), ids.take(pa.array(order))
 
 
 def _with_forest(experts: ExpertTables, gold: Sequence[Table], labeled: Sequence[Table]) -> ExpertTables:
@@ -224,7 +227,7 @@ def predict_sample(experts: ExpertTables, seed: int = 0) -> SampledPredictions:
         gold_keys, sample_keys = keys_of(experts.inputs), keys_of(inputs)
         shared_inputs = leaked(np.isin(gold_keys, sample_keys), by_itself(sample_keys))
         concerns = concerns or gold_in_unlabeled(int(shared_inputs.sum()), len(experts.ids), "inputs")
-    evidence = replace(experts.evidence, teacher=sample["teacher"], student=sample["student"], tolerance=CHECKED)
+    evidence = replace(experts.evidence, teacher=sample["teacher"], student=sample.get("student"), tolerance=CHECKED)
     context = Context(evidence, auxiliary, options.targets, seed, experts.same)
     all_concerns = (*experts.concerns, *concerns)
     return SampledPredictions(context, ids.take(pa.array(kept)), rows, len(ids), experts.named, all_concerns)

@@ -18,17 +18,17 @@ from wdistill.tables.join import different_ids, refuse_repeats, same_type
 from wdistill.tables.options import Options
 from wdistill.weights.evidence import Evidence
 
-COLUMNS = ("label", "teacher", "student")
-
 
 def read_gold(tables: Sequence[Table], options: Options, others: Sequence[Table]) -> tuple[Evidence, pa.Array]:
     """The evidence of the gold rows, and their ids; class names must agree with those of the other tables."""
     names = same_class_names((*tables, *others), options.classes)
-    homes = {column: table_with(tables, column) for column in COLUMNS}
+    student = options.method == "paper" or any(table.has("student") for table in (*tables, *others))
+    needed = ("label", "teacher", *(["student"] if student else []))
+    homes = {column: table_with(tables, column) for column in needed}
     arrays: dict[str, Any] = {}
     ids: pa.Array | None = None
     for table in tables:
-        columns = [column for column in COLUMNS if homes[column] is table]
+        columns = [column for column in needed if homes[column] is table]
         vectors = ["label"] if "label" in columns and not options.soft_labels else []
         chunks = list(table.chunks([column for column in columns if column not in vectors], vectors))
         if not chunks:
@@ -47,7 +47,7 @@ def read_gold(tables: Sequence[Table], options: Options, others: Sequence[Table]
     assert ids is not None
     with named_rows(ids, "--validation"):
         evidence = Evidence(
-            *(arrays[column] for column in COLUMNS),
+            *(arrays[column] for column in needed),
             kind=options.kind,
             classes=names,
             soft_labels=options.soft_labels,

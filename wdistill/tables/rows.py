@@ -101,6 +101,8 @@ class TableJob(Protocol):
 
     def process(self, kept: np.ndarray, numbers: Numbers) -> OutputBatch: ...  # rows of a chunk, and their numbers
 
+    def appended(self) -> pa.RecordBatch | None: ...  # rows of the output that come last, such as gold rows
+
 
 def order_of(table: Table) -> str:
     """What the order of a table's rows depends on."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -49,10 +49,15 @@ def weigh_files(paths: Paths, output: Path, options: Options) -> dict[str, Any]:
     """Run the whole job; returns the record that the output carries."""
     check_options(options, paths)
     check_output(output, WRITERS, paths, escape_formulas=options.escape_formulas)
+    return run_table_job(output, lambda: _prepare(paths, options))
+
+
+def run_table_job(output: Path, prepare: Callable[[], TableJob]) -> dict[str, Any]:
+    """Prepare a job, make its parts and its output; returns the record that the output carries."""
     folder = output.with_name(f"{output.name}.parts")
     refuse_foreign(folder)
     with checks.collect_warnings() as messages:
-        job = _prepare(paths, options)
+        job = prepare()
         refuse_foreign(folder, [file for table in job.source.tables for file in table.files])
         with store.lock(folder):
             parts = open_folder(folder, _identity(job))
@@ -148,6 +153,9 @@ class WeighJob:
         nulls = pa.nulls(len(kept), pa.float32())
         output = tuple(nulls if values is None else pa.array(values.astype(np.float32)) for values in arrays)
         return OutputBatch(kept, output, dict(counts))
+
+    def appended(self) -> None:
+        """Nothing."""
 
 
 def prepare(paths: Paths, options: Options) -> WeighJob:
@@ -288,6 +296,7 @@ def _new_parts(job: TableJob, folder: JobFolder, start: int, stop: int, tick: Pr
 def _assemble(job: TableJob, folder: JobFolder, output: Path, messages: list[str]) -> dict[str, Any]:
     """Check the ids of all parts, then write the output in one piece."""
     parts, where = folder.parts, f"--unlabeled {job.source.tables[0].files[0]}"
+    appended = job.appended()
     total = sum(part.kept for part in parts)
     if total == 0:
         remedy = "name the table with the rows that the teacher labeled"
@@ -298,10 +307,13 @@ def _assemble(job: TableJob, folder: JobFolder, output: Path, messages: list[str
             with (folder.folder / part.file).open("rb") as file:  # pyarrow cannot say every name in every locale
                 table = pq.ParquetFile(file, page_checksum_verification=True)
                 yield from table.iter_batches(1 << 16, columns=columns, use_threads=False)
+        if appended is not None:
+            yield appended if columns is None else appended.select(columns)
 
     scratch = folder.scratch("scratch")
     store.make_folder(scratch)
-    check, histogram, content = IdCheck(scratch, total), Histogram(), ContentDigest()
+    rows = total + (appended.num_rows if appended else 0)
+    check, histogram, content = IdCheck(scratch, rows), Histogram(), ContentDigest()
     for batch in batches():
         check.add(batch["id"])
         content.add(batch)
@@ -314,7 +326,7 @@ def _assemble(job: TableJob, folder: JobFolder, output: Path, messages: list[str
     escape = job.source.options.escape_formulas
     with (folder.folder / parts[0].file).open("rb") as file:
         schema = pq.read_schema(file).remove_metadata()
-    assembly = Assembly(schema, total, batches, escape)
+    assembly = Assembly(schema, rows, batches, escape)
     write_output(output, folder.scratch("output"), assembly, record)
     return record
 
@@ -328,7 +340,8 @@ def _warn_of_gold(source: UnlabeledTables, parts: Sequence[Part]) -> None:
     """Warn where gold rows are weighed too, or where a model was probably trained on them."""
     counts, evidence = _counts(parts), source.evidence
     concerns = list(gold_in_unlabeled(counts["gold"], len(evidence.validation_labels), "ids"))
-    for column, values in {"teacher": evidence.validation_teacher, "student": evidence.validation_student}.items():
+    models = {"teacher": evidence.validation_teacher, "student": evidence.validation_student}
+    for column, values in ((column, values) for column, values in models.items() if values is not None):
         others = np.array([counts[f"{column}.{at}"] for at in range(BINS)])
         concerns += surer_on_gold(column, scan(values, name=column, **evidence.reading).margin, others)
     for concern in concerns:

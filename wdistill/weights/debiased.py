@@ -54,7 +54,7 @@ def debiased(
     checks.one_of("estimate", estimate, ("paper", "conditional", "ratio"))
     labels = evidence.validation_labels
     k = _check_neighbors(neighbors, len(labels))
-    validation = Rows(evidence.validation_teacher, evidence.validation_student, **evidence.reading, prefix="validation_")
+    validation = Rows(*evidence.both_on_validation, **evidence.reading, prefix="validation_")
     teacher, student = validation.scan("teacher", certainty=True), validation.scan("student")
     assert teacher.certainty is not None
     if isinstance(confidence, Scores):
@@ -70,7 +70,7 @@ def debiased(
 
     def compute_losses(part: slice) -> None:
         rows = needed[part]
-        log_student = log_probabilities(evidence.validation_student[rows], evidence.kind, evidence.renormalize)
+        log_student = log_probabilities(evidence.both_on_validation[1][rows], evidence.kind, evidence.renormalize)
         losses[0, rows] = truth_loss(labels[rows], log_student)
         if targets == "hard":
             losses[1, rows] = truth_loss(teacher.argmax[rows], log_student)
@@ -212,7 +212,7 @@ def _rounding(evidence: Evidence, confidence: Confidence | Scores) -> float:
     if isinstance(confidence, Scores):
         scores = (confidence.validation_teacher, confidence.validation_student)
         return max(checks.rounding(checks.precision(checks.array(values, "scores"))) for values in scores)
-    both = (evidence.validation_teacher, evidence.validation_student)
+    both = evidence.both_on_validation
     return max(checks.rounding(checks.precision(values), evidence.kind) for values in both)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdistill.core import checks
-from wdistill.core.errors import bad_input, bad_value, empty, wrong_shape
+from wdistill.core.errors import InputError, bad_input, bad_value, empty, wrong_shape
 from wdistill.weights.confidence import Confidence, Floats, Kind, Scan, entropy, margin, scan
 from wdistill.weights.equations import probabilities
 
@@ -35,7 +35,7 @@ class Evidence:
 
     validation_labels: NDArray[Any]  # (m,) the truth
     validation_teacher: NDArray[Any]  # (m, K)
-    validation_student: NDArray[Any]  # (m, K)
+    validation_student: NDArray[Any] | None = None  # (m, K); rules that look at the student need it
     teacher: NDArray[Any] | None = None  # (n, K)
     student: NDArray[Any] | None = None  # (n, K)
     labeled_teacher: NDArray[Any] | None = None  # (l, K) for fidelity's mean entropy
@@ -50,9 +50,9 @@ class Evidence:
 
     def __post_init__(self) -> None:
         checks.kind(self.kind)
-        for name in ("validation_labels", "validation_teacher", "validation_student"):
+        for name in ("validation_labels", "validation_teacher"):
             if getattr(self, name) is None:
-                raise bad_input("it is missing", name, "None", "an array", "pass it")
+                raise missing(name)
         predictions = ("validation_teacher", "validation_student", "teacher", "student", "labeled_teacher")
         arrays = {name: checks.matrix(getattr(self, name), name) for name in predictions if getattr(self, name) is not None}
         k = checks.same_classes({name: values.shape[1] for name, values in arrays.items()})
@@ -61,7 +61,7 @@ class Evidence:
         if len(labels) == 0:
             expected, remedy = "at least 1 row, better 100 or more", "label some rows that the teacher was not trained on"
             raise empty("the validation set is empty", "validation_labels", expected, remedy)
-        names = ("validation_teacher", "validation_student")
+        names = [name for name in ("validation_teacher", "validation_student") if name in arrays]
         checks.same_length({"validation_labels": len(labels), **{name: len(arrays[name]) for name in names}})
         for name, values in (*arrays.items(), ("validation_labels", labels)):
             object.__setattr__(self, name, values)
@@ -73,6 +73,13 @@ class Evidence:
             raise checks.no_rows(next(iter(lengths)))
 
     @property
+    def both_on_validation(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Predictions of teacher and student for the validation rows, each (m, K); an error where there is no student."""
+        if self.validation_student is None:
+            raise missing("validation_student")
+        return self.validation_teacher, self.validation_student
+
+    @property
     def rows(self) -> Rows:
         """The unlabeled part, as a fitted rule weighs it."""
         return Rows(self.teacher, self.student, self.truth, **self.reading)
@@ -81,6 +88,11 @@ class Evidence:
     def reading(self) -> dict[str, Any]:
         """How to read the predictions: the arguments that `Rows` and `scan` share."""
         return {"kind": self.kind, "renormalize": self.renormalize, "tolerance": self.tolerance}
+
+
+def missing(name: str) -> InputError:
+    """The error for an array that was not passed."""
+    return bad_input("it is missing", name, "None", "an array", "pass it")
 
 
 @dataclass(frozen=True, eq=False)

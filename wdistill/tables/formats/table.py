@@ -81,9 +81,14 @@ class Table:
         return None if self.format in ("csv", "jsonl") else sum(self._counts)
 
     @property
+    def schema(self) -> pa.Schema:
+        """The columns on disk; in text, with the types that their first rows have."""
+        return self._first[1].schema
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns on disk."""
-        return tuple(self._first[1].schema.names)
+        return tuple(self.schema.names)
 
     @property
     def counts_rows(self) -> bool:
@@ -105,6 +110,25 @@ class Table:
         reference, layout = self._first
         expected = self._plan(reference, layout, matrices, vectors)
         return self._stream(expected, reference, start, rows)
+
+    def batches(self, schema: pa.Schema, rows: int = 65536) -> Iterator[tuple[Location, pa.RecordBatch]]:
+        """The columns of a schema as they stand in the files, at most `rows` rows at a time, each with where it begins."""
+        for number in range(self._parts):
+            location, first = self._location(number), 0
+            with self._file_errors(number):
+                missing = [name for name in schema.names if name not in self._layout(number).schema.names]
+                if missing:
+                    found, expected = (
+                        f"no column {missing[0]!r}",
+                        f"columns {', '.join(schema.names)}, as in {self.files[0]}",
+                    )
+                    remedy = "Write all files of one table with the same columns."
+                    raise bad_input("the files of this table differ", str(location), found, expected, remedy)
+                for batch in self.reader.read(location, schema, rows):
+                    if batch.num_rows:
+                        yield replace(location, first=first), batch
+                    first += batch.num_rows
+            self._check_unchanged(number)
 
     def _stream(self, expected: ReadPlan, reference: int, start: int, rows: int) -> Iterator[Chunk]:
         base = sum(self._counts[:start]) if expected.row_numbers and start else 0

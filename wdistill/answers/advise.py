@@ -1,0 +1,187 @@
+"""`wdistill advise` for answers: the verdict, the teacher class by class, and the rows to look at and to label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from wdistill.answers.experts import fit_experts
+from wdistill.answers.inputs import texts_of
+from wdistill.answers.options import AnswerOptions, Sources
+from wdistill.answers.pool import Pool, Survey, open_pool, survey
+from wdistill.answers.tables import table_options, table_paths, write_tables
+from wdistill.core import checks
+from wdistill.methods.advice import Advice, advise
+from wdistill.methods.best import choose
+from wdistill.methods.context import Context
+from wdistill.methods.posterior import cross_fitted
+from wdistill.methods.statistics import Interval, Z, share
+from wdistill.tables.experts import open_experts, predict_sample
+from wdistill.weights.confidence import Floats
+
+SHOWN = 20  # texts whose label would change, and as many to label next
+RESAMPLES = 500  # of the gold rows, for the interval of F1
+
+
+@dataclass(frozen=True)
+class ClassFigures:
+    """The teacher on the gold rows of one class."""
+
+    name: str
+    rows: int
+    precision: Interval
+    recall: Interval
+    f1: Interval
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Gold rows of one class that the teacher takes for another."""
+
+    truth: str
+    answered: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class Example:
+    """A row to look at: its text, what the teacher says, and what it would be taught as."""
+
+    id: str
+    text: str
+    teacher: str
+    target: str
+    confidence: float  # of the target
+
+
+@dataclass(frozen=True, eq=False)
+class AnswersAdvice:
+    """All that `wdistill advise --answers` prints."""
+
+    found: str  # what the answers are, in one line
+    labels: str  # what the gold labels are
+    classes: tuple[str, ...]
+    advice: Advice
+    figures: tuple[ClassFigures, ...]
+    confusions: tuple[Confusion, ...]  # most rows first
+    recalibrated: Interval  # accuracy on gold, out of fold, of the teacher recalibrated on gold
+    recalibrated_likelihood: float  # mean gain in log-likelihood on gold, out of fold, over the teacher as it is
+    changed: tuple[Example, ...]  # rows whose label would change
+    next: tuple[Example, ...]  # rows to label next
+
+    @property
+    def verdict(self) -> str:
+        return self.advice.verdict
+
+
+def advise_answers(sources: Sources, options: AnswerOptions) -> AnswersAdvice:
+    """Read everything, let the experts predict a sample, and judge."""
+    pool = open_pool(sources, options)
+    with TemporaryDirectory(prefix="wdistill-") as name, checks.collect_warnings():
+        folder = Path(name)
+        seen = survey(pool, folder)
+        assert seen.gold is not None
+        write_tables(pool, seen.gold, fit_experts(pool, seen.gold), folder)
+        experts = open_experts(table_paths(folder), table_options(pool))
+        sample = predict_sample(experts)
+        advice = advise(sample.context, sample.concerns)
+        advice = replace(advice, unlabeled=sample.rows, sampled=sample.drawn)
+    return _judged(pool, seen, advice, sample.context, sample.ids)
+
+
+def _judged(pool: Pool, seen: Survey, advice: Advice, context: Context, ids: pa.Array) -> AnswersAdvice:
+    teacher, labels, m = context.validation["teacher"], context.labels, len(context.labels)
+    again = cross_fitted({"teacher": teacher}, labels, context.folds)
+    rows = np.arange(m)
+    likelihood = float(np.mean(np.log(again[rows, labels]) - np.log(np.maximum(teacher[rows, labels], 1e-4))))
+    unlabeled = context.unlabeled["teacher"]
+    targets = choose(context, recalibrate=True).targets(context.unlabeled)
+    return AnswersAdvice(
+        found=seen.said(pool),
+        labels=pool.gold.said(),
+        classes=pool.classes.names,
+        advice=advice,
+        figures=class_figures(teacher.argmax(axis=1), labels, pool.classes.names),
+        confusions=confusions(teacher.argmax(axis=1), labels, pool.classes.names),
+        recalibrated=share(int(np.sum(again.argmax(axis=1) == labels)), m),
+        recalibrated_likelihood=likelihood,
+        changed=_examples(pool, ids, _changed(unlabeled, targets), unlabeled, targets),
+        next=_examples(pool, ids, advice.next[:SHOWN], unlabeled, targets),
+    )
+
+
+def _changed(teacher: Floats, targets: Floats) -> NDArray[np.int64]:
+    """Rows that would get another class, the surest first."""
+    rows = np.flatnonzero(teacher.argmax(axis=1) != targets.argmax(axis=1))
+    return rows[np.argsort(-targets[rows].max(axis=1), kind="stable")][:SHOWN]
+
+
+def _examples(pool: Pool, ids: pa.Array, rows: NDArray[np.int64], teacher: Floats, targets: Floats) -> tuple[Example, ...]:
+    keys = ids.take(pa.array(rows)).to_pylist()
+    texts, names = _texts(pool, keys), pool.classes.names
+    return tuple(
+        Example(
+            key,
+            texts.get(key, ""),
+            names[int(teacher[row].argmax())],
+            names[int(targets[row].argmax())],
+            float(targets[row].max()),
+        )
+        for key, row in zip(keys, rows, strict=True)
+    )
+
+
+def _texts(pool: Pool, keys: Sequence[str]) -> Mapping[str, str]:
+    """The texts of some rows, by id; nothing where there are none."""
+    column, wanted, texts = pool.options.text, pa.array(keys, pa.string()), dict[str, str]()
+    if column is None or not keys:
+        return texts
+    if pool.rows is not None:
+        batches = ((ids, values[column]) for ids, values, _ in pool.row_batches())
+    else:
+        batches = ((batch.parsed.ids, batch.columns[column]) for batch in pool.batches([column]))
+    for ids, values in batches:
+        rows = pa.array(np.flatnonzero(pc.is_in(ids, value_set=wanted).to_numpy(zero_copy_only=False)))
+        texts |= {key: text or "" for key, text in zip(ids.take(rows).to_pylist(), texts_of(values.take(rows)), strict=True)}
+        if len(texts) == len(keys):
+            break
+    return texts
+
+
+def class_figures(
+    answered: NDArray[np.integer], labels: NDArray[np.integer], names: Sequence[str]
+) -> tuple[ClassFigures, ...]:
+    """Precision, recall and F1 of every class, from the classes answered (m,) and the labels (m,) of the gold rows."""
+    figures = []
+    draws = np.random.default_rng(0).integers(0, len(labels), (RESAMPLES, len(labels)))
+    for number, name in enumerate(names):
+        said, true = answered == number, labels == number
+        both = said & true
+        resampled = [_f1(int(both[draw].sum()), int(said[draw].sum()), int(true[draw].sum())) for draw in draws]
+        value = _f1(int(both.sum()), int(said.sum()), int(true.sum()))
+        half = Z * float(np.nanstd(resampled)) if np.isfinite(resampled).any() else float("nan")
+        f1 = Interval(value, max(0.0, value - half), min(1.0, value + half))
+        precision, recall = share(int(both.sum()), int(said.sum())), share(int(both.sum()), int(true.sum()))
+        figures.append(ClassFigures(name, int(true.sum()), precision, recall, f1))
+    return tuple(figures)
+
+
+def _f1(both: int, said: int, true: int) -> float:
+    return 2 * both / (said + true) if said + true else float("nan")
+
+
+def confusions(answered: NDArray[np.integer], labels: NDArray[np.integer], names: Sequence[str]) -> tuple[Confusion, ...]:
+    """Pairs of classes that the teacher confuses on gold, most rows first."""
+    table = np.zeros((len(names), len(names)), np.int64)
+    np.add.at(table, (labels, answered), 1)
+    np.fill_diagonal(table, 0)
+    order = np.argsort(-table, axis=None, kind="stable")
+    pairs = [(int(at) // len(names), int(at) % len(names)) for at in order if table.flat[at]]
+    return tuple(Confusion(names[truth], names[said], int(table[truth, said])) for truth, said in pairs)

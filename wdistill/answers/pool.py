@@ -1,0 +1,289 @@
+"""Answers, gold labels and rows brought together: the classes, what every gold row was answered, and what was refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wdistill.answers.classes import Classes, make_classes, ordered, refuse_unknown
+from wdistill.answers.forms import as_text
+from wdistill.answers.gold import Annotated, GoldLabels, collect, labels_in, read_gold_labels, values_of
+from wdistill.answers.options import AnswerOptions, Sources
+from wdistill.answers.parsed import SOURCES, Parsed
+from wdistill.answers.read import ROWS, AnswerBatch, AnswerFile, Columns, count_names, open_answers
+from wdistill.core import checks
+from wdistill.core.errors import bad_input, bad_value
+from wdistill.methods.best import check_enough_gold
+from wdistill.tables.formats.table import Table, open_tables
+from wdistill.tables.join import IdCheck
+from wdistill.weights.confidence import Floats
+
+KEYS = 1 << 22  # ids compared in memory
+LISTED = 1_000  # refused rows that are kept with their reasons
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """All that was named, opened; nothing but the gold labels has been read."""
+
+    files: tuple[AnswerFile, ...]
+    rows: Table | None  # texts or inputs, where they stand in a table of their own
+    gold: GoldLabels
+    numbers: Mapping[str, int]  # the class of every gold row, by id
+    classes: Classes
+    options: AnswerOptions
+
+    @property
+    def value_columns(self) -> tuple[str, ...]:
+        """The columns of texts or inputs."""
+        return (self.options.text,) if self.options.text else self.options.inputs
+
+    def batches(self, wanted: Sequence[str] = ()) -> Iterator[AnswerBatch]:
+        """All answers, file after file; refused rows are left out of none."""
+        for file in self.files:
+            yield from file.read(self.classes, wanted)
+
+    def row_batches(self) -> Iterator[tuple[pa.Array, Mapping[str, pa.Array], str]]:
+        """Ids, texts or inputs, and place, of the rows in their own table."""
+        assert self.rows is not None
+        key = self.options.id if self.options.id in self.rows.columns else "id"
+        schema = pa.schema([self.rows.schema.field(name) for name in (key, *self.value_columns)])
+        for location, batch in self.rows.batches(schema, ROWS):
+            yield as_text(batch.column(key)), {name: batch.column(name) for name in self.value_columns}, str(location)
+
+
+def open_pool(sources: Sources, options: AnswerOptions) -> Pool:
+    """Open the files, read the gold labels, and find the classes."""
+    gold, rows = sources.gold, sources.rows
+    _check(options, gold, rows)
+    values = (options.text,) if options.text else options.inputs
+    inside = options.label if gold is None else None
+    used = tuple(name for name in (*values, inside) if name)
+    columns = Columns(options.id, options.answer, options.stated, used)
+    files = tuple(open_answers(source, columns) for source in sources.answers)
+    if inside is not None:
+        labels = _labels_inside(files, inside)
+    else:
+        assert gold is not None
+        labels = read_gold_labels(gold, options.label, options.id)
+    classes = _find_classes(files, labels, options)
+    table = open_tables([rows], option="--pool")[0] if rows else None
+    _check_columns(files, table, values)
+    _check_ids(files, inside is not None)
+    where = f"--gold {gold}" if gold else f"--label {inside}"
+    return Pool(files, table, labels, labels_in(labels, classes, where), classes, options)
+
+
+def _check(options: AnswerOptions, gold: str | None, rows: str | None) -> None:
+    both = "options that belong together"
+    if options.text and options.inputs:
+        raise bad_value("names the rows twice", "--text and --inputs", "both", "one of them", "leave one out")
+    if gold is None and options.label is None:
+        expected = "--gold FILE with id and label, or --label COLUMN of the answers that has labels on some rows"
+        raise bad_value("no gold labels are named", "--gold", "nothing", expected, "label some hundred rows, and name them")
+    if rows and not (options.text or options.inputs):
+        raise bad_value("needs --text COLUMN or --inputs COLUMN", "--pool", "neither", both, "name the column to read there")
+
+
+def _check_columns(files: Sequence[AnswerFile], table: Table | None, values: Sequence[str]) -> None:
+    for name in values:
+        homes = [table.columns] if table is not None else [file.columns for file in files]
+        if not all(name in columns for columns in homes):
+            where = f"--pool {table.files[0]}" if table is not None else files[0].where
+            found = f"columns {', '.join(homes[0]) or 'none: batch files carry answers alone'}"
+            remedy = (
+                "name the table that has it, with the ids of the answers: --pool FILE" if table is None else "name another"
+            )
+            raise bad_input(f"no column {name!r}", where, found, f"a column {name!r}", remedy)
+
+
+def _check_ids(files: Sequence[AnswerFile], one_table: bool) -> None:
+    """Rows are counted only where nothing is joined: in one table that has the labels too, or in an array by itself."""
+    counted = [file for file in files if file.counts_rows]
+    if counted and not (one_table and len(files) == 1) and not counted[0].where.endswith(".npy"):
+        found, expected = f"columns {', '.join(counted[0].columns)}", "ids in a column 'id', as in the gold labels"
+        raise bad_input("no ids", counted[0].where, found, expected, "name the column of the ids: --id COLUMN")
+
+
+def _labels_inside(files: Sequence[AnswerFile], label: str) -> GoldLabels:
+    """The labels of a column of the answers; rows without one are unlabeled."""
+    rows = list[Annotated]()
+    nobody = Classes(("\0", "\1"))
+    for file in files:
+        if label not in file.columns:
+            found = f"columns {', '.join(file.columns)}"
+            raise bad_input(f"no column {label!r}", file.where, found, "the column of the gold labels", "correct --label")
+        for batch in file.read(nobody, [label]):
+            cells = batch.columns[label].to_pylist()
+            ids = batch.parsed.ids.to_pylist()
+            rows += [
+                Annotated(key, tuple(values_of(cell)), {}) for key, cell in zip(ids, cells, strict=True) if cell is not None
+            ]
+    labeled = [row for row in rows if row.labels]
+    return collect(f"column {label!r} of the answers", labeled, f"--label {label}")
+
+
+def _find_classes(files: Sequence[AnswerFile], gold: GoldLabels, options: AnswerOptions) -> Classes:
+    """The classes: as they were named, or those of the gold labels and of the columns of the answers."""
+    aliases = dict(alias.partition("=")[::2] for alias in options.alias)
+    bad = [name for name, target in aliases.items() if not target]
+    if bad:
+        raise bad_value("this is no alias", "--alias", bad[0], "NAME=CLASS", "write --alias yes=positive, for example")
+    if options.classes is not None:
+        return make_classes(options.classes, aliases)
+    named = [name for file in files for name in file.names if not name.isdecimal()]
+    return make_classes(ordered([*gold.labels.values(), *named]), aliases, "gold labels")
+
+
+# what was answered ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class GoldRows:
+    """Gold rows that have an answer, in the order of their ids."""
+
+    ids: pa.Array
+    labels: np.ndarray  # (m,) numbers of classes
+    teacher: Floats  # (m, K)
+    values: Mapping[str, pa.Array]  # texts or inputs of these rows
+
+
+@dataclass
+class Survey:
+    """Counts over all answers."""
+
+    answers: int = 0
+    refused: Counter[str] = field(default_factory=Counter)  # by reason
+    refusals: dict[str, str] = field(default_factory=dict)  # the first of them by id
+    sources: Counter[str] = field(default_factory=Counter)  # of confidences
+    outside: float = 0.0  # probability that went to no class, summed over the rows
+    unknown: Counter[str] = field(default_factory=Counter)
+    gold: GoldRows | None = None
+
+    def add(self, parsed: Parsed) -> None:
+        ids = parsed.ids
+        self.answers += len(ids)
+        self.refused.update(parsed.refused.values())
+        for row, reason in parsed.refused.items():
+            if len(self.refusals) < LISTED:
+                self.refusals[ids[row].as_py()] = reason
+        counts = np.bincount(parsed.source[parsed.answered], minlength=len(SOURCES))
+        self.sources.update({name: int(count) for name, count in zip(SOURCES, counts, strict=True) if count})
+        self.outside += float(parsed.outside.sum())
+        self.unknown.update(parsed.unknown)
+
+    def said(self, pool: Pool) -> str:
+        """In one line."""
+        names = ", ".join(dict.fromkeys(file.form for file in pool.files))
+        confidence = " and ".join(f"{name} confidence" if name != "none" else "no confidence" for name in self.sources)
+        refused = sum(self.refused.values())
+        words = [f"{self.answers:,} answers: {names}", confidence, f"{len(pool.classes)} classes"]
+        words += [f"{refused:,} refusals" if refused else "no refusals"]
+        left = self.outside / max(1, self.answers - refused)
+        words += [f"{left:.1%} of the probability outside the classes"] if left > 5e-4 else []
+        return ", ".join(filter(None, words))
+
+
+def survey(pool: Pool, scratch: Path) -> Survey:
+    """Read all answers once: count them, refuse what cannot be used, and keep those of the gold rows."""
+    seen, check = Survey(), IdCheck(scratch, KEYS)
+    wanted = pa.array(sorted(pool.numbers), pa.string())
+    found: list[tuple[pa.Array, Floats, Mapping[str, pa.Array]]] = []
+    values = pool.value_columns if pool.rows is None else ()
+    for batch in pool.batches(values):
+        _refuse_confidence(batch)
+        seen.add(batch.parsed)
+        check.add(batch.parsed.ids)
+        position = pc.is_in(batch.parsed.ids, value_set=wanted).to_numpy(zero_copy_only=False)
+        if position.any():
+            rows = np.flatnonzero(position & (batch.parsed.answered | (pool.options.refusals == "uniform")))
+            columns = {name: column.take(pa.array(rows)) for name, column in batch.columns.items()}
+            found.append((batch.parsed.ids.take(pa.array(rows)), usable(batch.parsed, pool)[rows], columns))
+    check.finish(lambda: (batch.parsed.ids for batch in pool.batches()), pool.files[0].where)
+    refuse_unknown(seen.unknown, seen.answers, pool.classes, pool.files[0].where)
+    seen.gold = _gold_rows(pool, found)
+    return seen
+
+
+def usable(parsed: Parsed, pool: Pool) -> Floats:
+    """Distributions (n, K) as they are used: refused rows have all classes alike, where that was wanted."""
+    rows = parsed.probabilities
+    if pool.options.refusals == "uniform" and parsed.refused:
+        rows = rows.copy()
+        rows[list(parsed.refused)] = 1 / rows.shape[1]
+    return rows
+
+
+def _refuse_confidence(batch: AnswerBatch) -> None:
+    bad = list(batch.parsed.bad_confidence)
+    if bad:
+        ids = ", ".join(repr(batch.parsed.ids[row].as_py()) for row in bad[:5])
+        found = f"{len(bad)} rows in these {len(batch.parsed.ids):,}, such as id {ids}"
+        expected = "numbers from 0 to 1, or percentages with their sign: 0.9 or '90 %'; distributions that sum to 1"
+        raise bad_input(
+            "stated confidences that are none",
+            batch.where,
+            found,
+            expected,
+            "divide percentages by 100",
+            np.array(bad) + batch.first,
+        )
+
+
+def _gold_rows(pool: Pool, found: Sequence[tuple[pa.Array, Floats, Mapping[str, pa.Array]]]) -> GoldRows:
+    """The gold rows that were answered, in the order of their ids, with their texts or inputs."""
+    where = pool.files[0].where
+    ids = pa.concat_arrays([part[0] for part in found]) if found else pa.array([], pa.string())
+    missing = len(pool.numbers) - len(ids)
+    if missing:
+        absent = sorted(set(pool.numbers) - set(ids.to_pylist()))
+        shown = ", ".join(map(repr, absent[:5]))
+        text = f"{missing:,} of {len(pool.numbers):,} gold rows have no usable answer, such as {shown}"
+        if not len(ids):
+            example = next((batch.parsed.ids[0].as_py() for batch in pool.batches()), None)
+            remedy = "write the ids of the answers into the gold labels: they are compared as text"
+            raise bad_input("no gold row has an answer", where, text, f"ids as in the answers, such as {example!r}", remedy)
+        checks.warn(f"{text}: they are taught as labels, and tell nothing of the teacher")
+    check_enough_gold(len(ids), "--gold", "use more of them")
+    order = pc.sort_indices(ids)
+    ids = ids.take(order)
+    teacher = np.concatenate([part[1] for part in found])[order.to_numpy()]
+    labels = np.array([pool.numbers[key] for key in ids.to_pylist()])
+    if pool.rows is None:
+        values = {name: pa.concat_arrays([part[2][name] for part in found]).take(order) for name in pool.value_columns}
+    else:
+        values = _values_of(pool, ids)
+    return GoldRows(ids, labels, teacher, values)
+
+
+def _values_of(pool: Pool, ids: pa.Array) -> dict[str, pa.Array]:
+    """Texts or inputs of these rows, from their own table."""
+    parts: list[tuple[pa.Array, Mapping[str, pa.Array]]] = []
+    for keys, columns, _ in pool.row_batches():
+        rows = pa.array(np.flatnonzero(pc.is_in(keys, value_set=ids).to_numpy(zero_copy_only=False)))
+        if len(rows):
+            parts.append((keys.take(rows), {name: column.take(rows) for name, column in columns.items()}))
+    there = pa.concat_arrays([keys for keys, _ in parts]) if parts else pa.array([], pa.string())
+    position = pc.index_in(ids, value_set=there)
+    absent = ids.filter(pc.is_null(position))
+    if len(absent):
+        assert pool.rows is not None
+        found = f"{len(absent)} gold rows missing, such as {', '.join(map(repr, absent[:5].to_pylist()))}"
+        where = f"--pool {pool.rows.files[0]}"
+        raise bad_input("answers for rows that are not there", where, found, "every id of the answers", "add the rows")
+    return {name: pa.concat_arrays([columns[name] for _, columns in parts]).take(position) for name in pool.value_columns}
+
+
+def names_in(sources: Sequence[str]) -> tuple[str, ...]:
+    """The classes that answers name themselves, where nobody else has named any: those that are not rare."""
+    seen = Counter[str]()
+    for source in sources:
+        seen.update(count_names(open_answers(source)))
+    total = sum(seen.values())
+    return ordered([name for name, count in seen.items() if count >= max(2, total / 200) and name])
