@@ -25,7 +25,10 @@ ROOT = Path(__file__).parent.parent
 
 # The rooms of the package. A room may import those of earlier steps; rooms of one step do not import each other.
 # The experiments import the library, and nothing imports them.
-STEPS = (("core",), ("weights",), ("methods",), ("datasets", "runs", "tables"), ("report",), ("training",), ("cli",))
+STEPS = (
+    *(("core",), ("weights",), ("methods",), ("text",)),
+    *(("datasets", "runs", "tables"), ("report",), ("training",), ("cli",)),
+)
 STEP = {room: number for number, rooms in enumerate(STEPS) for room in rooms}
 OUTSIDE = {"__main__": "cli"}  # a module that lies in no room, but belongs to one
 
