@@ -70,7 +70,7 @@ def fit_linear(
 def _penalties(penalty: float | Sequence[float]) -> list[float]:
     """From the strongest to the weakest."""
     penalties = sorted([penalty] if isinstance(penalty, int | float) else penalty, reverse=True)
-    if not penalties or not min(penalties) > 0:
+    if not penalties or not all(0 < each < np.inf for each in penalties):
         raise bad_value("not a penalty", "penalty", penalty, "a number above 0, or several", "leave it out")
     return penalties
 
