@@ -29,6 +29,7 @@ STEPS = (
     ("core",),
     ("weights",),
     ("methods",),
+    ("text",),
     ("datasets", "runs", "tables"),
     ("answers",),
     ("report",),

@@ -15,6 +15,7 @@ from wdistill.core.errors import ConfigError
 from wdistill.training.models.mobilenet import MobileNet
 from wdistill.training.models.networks import CNN, EXAMPLES, MLP, NETWORKS, build
 from wdistill.training.models.resnet import CifarResNet, ResNet
+from wdistill.training.models.text import TextBag
 
 torch.set_num_threads(1)
 
@@ -62,18 +63,25 @@ def test_the_cnn_is_small() -> None:
     assert 80_000 < sum(p.numel() for p in CNN(channels=3, classes=10, width=32).parameters()) < 120_000
 
 
-BUILT = [MLP(6, 3, (5,)), CNN(2, 4, 3), MobileNet(2, 4, 0.25, 2), CifarResNet(2, 4, 8, version=1), ResNet(2, 4, 18)]
+BUILT = [
+    MLP(6, 3, (5,)),
+    CNN(2, 4, 3),
+    MobileNet(2, 4, 0.25, 2),
+    CifarResNet(2, 4, 8, version=1),
+    ResNet(2, 4, 18),
+    TextBag(2),
+]
 
 
 @pytest.mark.parametrize("network", BUILT, ids=list(NETWORKS))
-def test_arguments_rebuild_the_network(network: MLP | CNN | MobileNet | CifarResNet | ResNet) -> None:
+def test_arguments_rebuild_the_network(network: MLP | CNN | MobileNet | CifarResNet | ResNet | TextBag) -> None:
     again = type(network)(**json.loads(json.dumps(network.arguments)))
     assert again.arguments == network.arguments
     again.load_state_dict(network.state_dict())
 
 
 def test_reference_networks_by_name() -> None:
-    assert set(NETWORKS) == {"mlp", "cnn", "mobilenet", "resnet_cifar", "resnet"}
+    assert set(NETWORKS) == {"mlp", "cnn", "mobilenet", "resnet_cifar", "resnet", "text"}
     mlp, cnn = build("mlp:inputs=64,classes=10,hidden=32x16"), build("cnn:channels=1,classes=10,width=8")
     assert isinstance(mlp, MLP) and mlp.arguments == {"inputs": 64, "classes": 10, "hidden": [32, 16]}
     assert isinstance(cnn, CNN) and cnn.arguments == {"channels": 1, "classes": 10, "width": 8}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wdistill.core.settings import settings_of
 from wdistill.runs.recipe import Recipe
-from wdistill.training.optimizer import SCHEDULES, constant, steps, warmup
+from wdistill.training.optimizer import SCHEDULES, constant, linear, steps, warmup
 
 
 def test_steps_are_the_papers() -> None:
@@ -31,6 +31,10 @@ def test_shorter_runs_have_the_same_shape() -> None:
     assert [steps(epoch, 5) for epoch in range(5)] == [1.0, 1.0, 0.1, 0.01, 0.0005]
     assert steps(0, 1) == 0.0005 and constant(0, 1) == 1.0
     assert warmup(0.5, 20) == pytest.approx(0.5) and warmup(1.0, 20) == 1.0
+
+
+def test_linear_falls_from_one_to_nothing() -> None:
+    assert [linear(progress, 10) for progress in (0, 2.5, 5, 9.5, 10)] == [1, 0.75, 0.5, pytest.approx(0.05), 0]
 
 
 @given(st.sampled_from(sorted(SCHEDULES)), st.integers(1, 300), st.data())

@@ -13,8 +13,8 @@ data: an .npz with inputs, label and (optional) id; a folder with inputs.npy, la
 disk; or a table (parquet, csv, jsonl) with the columns id, inputs (a list, or inputs_0, inputs_1, …) and label
 models: package.module:function, found from the current folder; mlp:inputs=64,classes=10,hidden=32x32;
 cnn:channels=1,classes=10,width=16; mobilenet:channels=3,classes=10,width=0.5 (and depth_multiplier=2);
-resnet_cifar:channels=3,classes=10,depth=56 (11, 20, 29, …; with version=1 8, 14, 20, …); or
-resnet:channels=3,classes=1000,depth=50 (or 18)
+resnet_cifar:channels=3,classes=10,depth=56 (11, 20, 29, …; with version=1 8, 14, 20, …);
+resnet:channels=3,classes=1000,depth=50 (or 18); or text:classes=2, whose inputs are rows of hashed words
 a teacher may also be its stored predictions: a table with the columns id and teacher, joined by id
 the same command, started again after any end, resumes where it stopped
 exit codes: 0 done, 2 bad input or options, 3 cannot write or damaged, 4 not a number, 5 another process is writing,

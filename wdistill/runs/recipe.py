@@ -49,8 +49,8 @@ class Recipe(RuleSettings):
     momentum: float = setting(0.9, "of sgd", least=0, below=1)
     weight_decay: float = setting(0.0, "added to the gradient as this multiple of a parameter (L2)", least=0)
     decayed: Literal["all", "kernels"] = setting("all", "parameters that decay: all, or the kernels of convolutions alone")
-    schedule: Literal["steps", "warmup", "constant"] = setting(
-        "steps", "of the rate: the paper's steps, its warmup for ImageNet, or constant"
+    schedule: Literal["steps", "warmup", "constant", "linear"] = setting(
+        "steps", "of the rate: the paper's steps, its warmup for ImageNet, constant, or linear down to 0"
     )
     augmentation: tuple[Literal["flip", "translate"], ...] = setting(
         (),

@@ -40,7 +40,12 @@ def constant(progress: float, epochs: int) -> float:
     return 1.0
 
 
-SCHEDULES: dict[str, Schedule] = {"steps": steps, "warmup": warmup, "constant": constant}
+def linear(progress: float, epochs: int) -> float:
+    """Falls with every step, from 1 to 0 at the end."""
+    return 1 - progress / epochs
+
+
+SCHEDULES: dict[str, Schedule] = {"steps": steps, "warmup": warmup, "constant": constant, "linear": linear}
 
 
 def _factor(progress: float, epochs: int, drops: Sequence[tuple[int, float]], of: int) -> float:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from wdistill.core.errors import ConfigError, bad_value, not_one_of
 from wdistill.training.models.mobilenet import MobileNet
 from wdistill.training.models.resnet import CifarResNet, ResNet
+from wdistill.training.models.text import TextBag
 
 EXAMPLES = {
     "mlp": "mlp:inputs=64,classes=10,hidden=32x32",
@@ -26,6 +27,7 @@ EXAMPLES = {
     "mobilenet": "mobilenet:channels=3,classes=10,width=0.5",
     "resnet_cifar": "resnet_cifar:channels=3,classes=10,depth=56",
     "resnet": "resnet:channels=3,classes=1000,depth=50",
+    "text": "text:classes=2",
 }
 
 
@@ -93,6 +95,7 @@ NETWORKS: dict[str, type[nn.Module]] = {
     "mobilenet": MobileNet,
     "resnet_cifar": CifarResNet,
     "resnet": ResNet,
+    "text": TextBag,
 }
 
 

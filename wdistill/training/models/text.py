@@ -1,0 +1,62 @@
+"""A linear student on text: one row of parameters for every bucket of words and pairs of words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from wdistill.core.errors import bad_value
+from wdistill.text.features import PAIRS, TextFeatures
+from wdistill.text.ngrams import COLUMNS
+from wdistill.text.plain import BITS, BUCKETS
+
+# settings of a Recipe that suit it
+TEXT_RECIPE: Mapping[str, str | int | float] = {
+    "optimizer": "adam",
+    "rate": 0.02,
+    "schedule": "linear",
+    "batch_size": 256,
+    "student_epochs": 10,
+    "epochs": 10,
+}
+
+
+class TextBag(nn.Module):
+    """Logistic regression on text; rows (b, L) of whole numbers, as `text_rows` makes them → logits (b, classes).
+
+    The rarity of n-grams and the two norms are inside, as in `TextFeatures`, so nothing but a hash is needed to predict. A
+    bag made without features counts all n-grams alike.
+    """
+
+    idf: Tensor  # (1 + 2¹⁹,) of padding, then of every column
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.arguments = {"classes": classes}
+        self.weight = nn.Parameter(torch.zeros(1 + COLUMNS, classes))
+        self.bias = nn.Parameter(torch.zeros(classes))
+        self.register_buffer("idf", torch.ones(1 + COLUMNS))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        columns, counts = rows & ((1 << (BITS + 2)) - 1), rows >> (BITS + 2)
+        values = counts * functional.embedding(columns, self.idf[:, None])[..., 0]
+        pairs = columns > BUCKETS
+        squares = torch.stack([(values**2 * ~pairs).sum(1), (values**2 * pairs).sum(1)], 1)
+        scales = torch.tensor([1.0, PAIRS], device=rows.device) * squares.clamp(min=1e-20).rsqrt()
+        values = values * torch.where(pairs, scales[:, 1:], scales[:, :1])
+        logits: Tensor = functional.embedding_bag(columns, self.weight, per_sample_weights=values, mode="sum", padding_idx=0)
+        return logits + self.bias
+
+
+def text_bag(features: TextFeatures, classes: int) -> TextBag:
+    """A new student that weighs n-grams as these features do."""
+    if features.texts < 2:
+        expected, remedy = "features fitted to at least 2 texts", "fit them to the unlabeled texts"
+        raise bad_value("features of too few texts", "features", f"{features.texts} texts", expected, remedy)
+    bag = TextBag(classes)
+    bag.idf[1:] = torch.from_numpy(features.idf)
+    bag.idf[0] = 0
+    return bag
