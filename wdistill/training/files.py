@@ -35,7 +35,8 @@ def _read_npy(path: Path) -> Any:
 
 def _read_npz(path: Path) -> Data:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # the stream is ours: of a damaged archive, np.load would leave its own open
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             names = file.files
             arrays = {name: file[name] for name in file.files if name in ("inputs", "label", "labels", "id")}
     except Exception as error:
