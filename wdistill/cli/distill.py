@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from wdistill.core.errors import bad_value
+from wdistill.core.errors import bad_value, unreadable
 
+PARAMETERS = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".safetensors")  # most of them run code when they are unpickled
 EPILOG = """
 data: an .npz with inputs, label and (optional) id; a folder with inputs.npy, label.npy, id.npy, whose inputs stay on the
 disk; or a table (parquet, csv, jsonl) with the columns id, inputs (a list, or inputs_0, inputs_1, …) and label
@@ -121,6 +122,11 @@ class ModelByName:
 def _teacher(sources: list[str]) -> Any:
     """A model by its name, or files of predictions."""
     paths = [Path(source) for source in sources]
+    for path in paths:
+        if path.suffix.lower() in PARAMETERS and path.is_file():
+            expected = "a model by its name, or a table of stored predictions"
+            remedy = "name a function that builds the module and loads them, package.module:function, and --teacher-epochs 0"
+            raise unreadable("stored parameters alone are no teacher", path, f"a {path.suffix} file", expected, remedy)
     if all(path.suffix.lower() in (".parquet", ".npz", ".csv", ".jsonl") or path.exists() for path in paths):
         return sources
     if len(sources) > 1:
