@@ -7,6 +7,9 @@ case needs that is not here. Where the program decides otherwise than one might 
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +20,8 @@ from tests.reliability import bad_disks as disks
 from tests.reliability import bad_files as files
 from tests.reliability import bad_runs as runs
 from tests.reliability.outcomes import Failure, noting
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @dataclass(frozen=True)
@@ -437,3 +442,32 @@ CASES = (
     Case("I11", "settings and records nested without end", "FileError; CheckpointError", disks.deep_and_long_settings),
     Case("I12", "a run that every user may change", "warning; fact", disks.open_folders),
 )
+
+
+def prove_all(nightly: bool) -> tuple[int, list[str]]:
+    """Every case, in a process of its own: how many, and which failed, with the command that replays each.
+
+    Of the tests that cases name, those of the crash points are run; nightly all of them.
+    """
+    named = {name for case in CASES for name in case.tests} if nightly else {f"tests/{CRASHES}"}
+    command = [sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=no", "tests/test_cases.py", *sorted(named)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)(?: - (.*))?$", done.stdout, re.MULTILINE)
+    if done.returncode and not failed:
+        failed = [("tests/test_cases.py", (done.stdout + done.stderr)[-300:])]
+    return len(CASES), [f"{_numbers(test)}: {message or 'failed'}: python -m pytest '{test}'" for test, message in failed]
+
+
+def _numbers(test: str) -> str:
+    """The numbers of the cases that a test proves, by its own number or because they name it."""
+    name, _, parameter = test.removesuffix("]").partition("[")
+    own = [case.number for case in CASES if case.number == parameter]
+    return ", ".join(own or [case.number for case in CASES if name in case.tests]) or name
+
+
+def target(nightly: bool) -> str:
+    """What is asked of all cases, and how many are decided elsewhere or not at all."""
+    elsewhere = sum(isinstance(case.prove, ProvedBy) and f"tests/{CRASHES}" not in case.tests for case in CASES)
+    absent = sum(isinstance(case.prove, Needs) for case in CASES)
+    named = "" if nightly else f"{elsewhere} by tests that run elsewhere, "
+    return f"right class, exit code and message; {named}{absent} need software or machines that are not here"
