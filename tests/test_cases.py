@@ -15,7 +15,7 @@ from wdistill import ConfigError, FileError, InputError
 ROOT = Path(__file__).parent.parent
 SIZES = {"A": 29, "B": 23, "C": 10, "D": 10, "E": 12, "F": 20, "G": 12, "H": 16, "I": 12}
 SLOW = """
-B16 C4 C6 C7 C10 D3 D4 D6 D7 D9 E7 E11 G6 G12 H2 I1 I3 I8 I11 I12
+B16 C4 C6 C7 C10 D3 D4 D6 D7 D9 E7 E11 G6 G12 H2 I1 I3 I8 I10 I11 I12
 """  # runs that train to their end, or take a second
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import errno
 import gzip
+import io
 import json
 import os
 import pickle
@@ -14,7 +15,7 @@ import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 from pathlib import Path
 from unittest.mock import patch
 
@@ -26,7 +27,7 @@ from tests import killing, official
 from tests.distilling import go, splits, unlike
 from tests.reliability.bad_files import Trap, two_tables, weigh_tables
 from tests.reliability.bad_runs import begin, run
-from tests.reliability.outcomes import contents, exits, fact, quietly, refused, same, told, warned
+from tests.reliability.outcomes import contents, exits, fact, printed, quietly, refused, same, told, warned
 from tests.tables import columns, write
 from tests.test_readers import npy_bytes, read, text
 from wdistill import (
@@ -37,6 +38,7 @@ from wdistill import (
     InputError,
     StorageError,
     Streamed,
+    debiased,
     export_student,
     load,
     load_student,
@@ -402,6 +404,21 @@ def escapes_in_ids(folder: Path) -> None:
     paths = write(folder / "v.parquet", gold), write(folder / "u.parquet", {**pool, "id": ids})
     message = exits(2, ["weigh", "--validation", paths[0], "--unlabeled", paths[1], "--output", folder / "w.csv"], "x1b[31m")
     fact("\x1b" not in message and "31m0\nrow" not in message, "they are shown, not obeyed")
+    red = folder / "\x1b[31mred"
+    red.mkdir()
+    with redirect_stderr(io.StringIO()) as said:
+        go(rule={"\x1b[31marm": debiased}, run=red / "run")
+    shown = said.getvalue()
+    fact("x1b[31marm: epoch 2/2" in shown, "the arm is named")
+    for words in (
+        ["runs", red],
+        ["show", red / "run"],
+        ["verify", red / "run"],
+        ["report", red / "run"],
+        ["data", "--root", red],
+    ):
+        shown += printed(words)
+    fact("\x1b" not in shown and shown.count("x1b[31m") > 5, "nor are names of folders and arms")
 
 
 def deep_and_long_settings(folder: Path) -> None:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from wdistill.core.errors import bad_value, unreadable
+from wdistill.core.errors import bad_value, printable, unreadable
 
 PARAMETERS = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".safetensors")  # most of them run code when they are unpickled
 EPILOG = """
@@ -85,15 +85,15 @@ def run_distill(arguments: argparse.Namespace) -> None:
         advice = advise(teacher, student, **data, rule=None, recipe=recipe, run=arguments.folder)
         print_advice(advice, console, details=arguments.details)
         resumes = "keeps what was trained: the same command without --advise resumes from there"
-        console.print(f"{arguments.folder} {resumes}", markup=False, highlight=False, soft_wrap=True)
+        console.print(printable(f"{arguments.folder} {resumes}"), markup=False, highlight=False, soft_wrap=True)
         return
     finished = state_of(arguments.folder) == "finished"
     report = distill(teacher, student, **data, recipe=recipe, run=arguments.folder)
     console.print(terminal_table(str(arguments.folder), [report.outcome]))
     for name, why in choices([report.outcome]):
-        console.print(f"{name}: {why}", markup=False, highlight=False, soft_wrap=True)
+        console.print(printable(f"{name}: {why}"), markup=False, highlight=False, soft_wrap=True)
     status = "was finished before: nothing has changed" if finished else "written: look at report.html"
-    console.print(f"{arguments.folder} {status}", markup=False, highlight=False, soft_wrap=True)
+    console.print(printable(f"{arguments.folder} {status}"), markup=False, highlight=False, soft_wrap=True)
 
 
 def _with_method(method: str | None, flags: dict[str, Any]) -> dict[str, Any]:

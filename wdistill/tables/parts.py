@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import secrets
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -17,6 +16,7 @@ from typing import Any, BinaryIO
 
 from wdistill.core import checks, sealed, store
 from wdistill.core.errors import ConfigError, bad_value, unreadable
+from wdistill.core.progress import say
 
 RECORDS = ("job.json", "job.copy.json")
 UNFINISHED = re.compile(r"\.job(\.copy)?\.json\.[0-9]+\.tmp")  # a record that was being written
@@ -89,13 +89,13 @@ class JobFolder:
     def check(self) -> None:
         """Forget parts and aligned tables that are damaged or missing, and say so: they are made anew."""
         for part in [part for part in self.parts if not _intact(self.folder / part.file, (part.size, part.sha256))]:
-            _say(f"{self.folder / part.file} is damaged or missing, and is made anew")
+            say(f"{self.folder / part.file} is damaged or missing, and is made anew")
             self.parts.remove(part)
         for number, table in list(self.aligned.items()):
             folder = self.scratch(f"aligned-{number}")
             damaged = [name for name, (size, digest) in table.files.items() if not _intact(folder / name, (size, digest))]
             if damaged:
-                _say(f"{folder / damaged[0]} is damaged or missing, and is made anew")
+                say(f"{folder / damaged[0]} is damaged or missing, and is made anew")
                 del self.aligned[number]
 
     def sweep(self) -> None:
@@ -214,7 +214,3 @@ def _intact(path: Path, file: File) -> bool:
         return path.stat().st_size == file[0] and store.digest_file(path) == file[1]
     except OSError:
         return False
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
