@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from tests.distilling import MADE, go, student, table
+from tests.distilling import MADE, go, splits, student, table
 from tests.reliability.bad_files import weigh_tables
 from tests.reliability.outcomes import calmly, fact, quietly, refused, same, warned
 from tests.strategies import probabilities, problem
@@ -110,6 +110,8 @@ def labels_of_other_types(folder: Path) -> None:
     same(evidence(validation_labels=[0.0, 2.0, 1.0, 1.0]).validation_labels, np.array([0, 2, 1, 1]))
     names = ["cat", "dog", "eel"]
     same(evidence(validation_labels=["eel", "cat", "dog", "cat"], classes=names).validation_labels, np.array([2, 0, 1, 0]))
+    for classes in (3, "cde"):
+        refused(InputError, lambda c=classes: evidence(classes=c), "classes", "not a list of classes")
     for labels, word in (
         ([0.5, 1, 2, 0], "0.5"),
         ([np.nan, 1, 2, 0], "nan"),
@@ -133,6 +135,8 @@ def no_validation(folder: Path) -> None:
     refused(
         InputError, lambda: evidence(validation_labels=[], validation_teacher=none, validation_student=none), "at least 1"
     )
+    inputs, labels = splits()["validation"]
+    refused(InputError, lambda: go(validation=(inputs[:0], labels[:0])), "no validation rows", "at least 1 row", "gold rows")
 
 
 def few_validation_rows(folder: Path) -> None:
@@ -281,6 +285,13 @@ def objects_and_masks(folder: Path) -> None:
         ):
             refused(InputError, lambda p=place, v=values: evidence(**{p: v}), place, *words)
     refused(InputError, lambda: evidence(validation_labels=[0, 1, None, 2]), "1 nulls")
+    (inputs, labels), mask = splits()["validation"], np.arange(30) == 3
+    hidden = np.ma.array(labels.numpy(), mask=mask)
+    refused(InputError, lambda: go(validation=(inputs, hidden)), "validation labels", "masked", "1 of 30")
+    covered = np.ma.array(inputs.numpy(), mask=np.tile(mask[:, None], 6))
+    refused(InputError, lambda: go(validation=(covered, labels)), "validation", "masked", "6 of 180")
+    for odd in (inputs.numpy().astype(np.longdouble), inputs.to_sparse(), inputs.to("meta")):
+        refused(InputError, lambda o=odd: go(validation=(o, labels)), "validation", "not inputs")
 
 
 def order_of_classes(folder: Path) -> None:
