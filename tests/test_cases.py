@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from tests.reliability import crashes
-from tests.reliability.cases import CASES, CRASHES, Case, Needs, ProvedBy, check
+from tests.reliability.cases import CASES, CRASHES, Case, Needs, ProvedBy, check, prove_all
 from tests.reliability.outcomes import Failure, exits, fact, refused, same, warned
 from wdistill import ConfigError, FileError, InputError
 
@@ -52,6 +54,22 @@ def test_every_test_that_is_named_exists() -> None:
 
 def test_few_cases_need_what_is_not_here() -> None:
     assert {case.number for case in CASES if isinstance(case.prove, Needs)} == {"H6", "H7", "H10", "H11", "H12"}
+
+
+def test_a_failure_is_told_with_its_number_and_how_to_replay_it() -> None:
+    lines = [
+        "FAILED tests/test_cases.py::test_a_case_comes_to_what_is_expected[A1] - Failure: a reason",
+        "FAILED tests/test_signals.py::test_workers_save_and_die_as_they_should",
+        f"ERROR tests/{CRASHES}[F8]",
+    ]
+    for code, stdout, wanted in ((1, "\n".join(lines), ["A1", "F17, H5, H15", "F8"]), (0, "144 passed", []), (2, "", [""])):
+        done = subprocess.CompletedProcess([], code, stdout, "no such file")
+        with patch("subprocess.run", lambda *_, done=done, **__: done):
+            tried, failures = prove_all(nightly=True)
+        assert tried == 144 and len(failures) == len(wanted)
+        assert all(
+            each.startswith(number) and "python -m pytest" in each for each, number in zip(failures, wanted, strict=True)
+        )
 
 
 # the checks themselves ------------------------------------------------------------------------------------------------

@@ -452,7 +452,7 @@ def prove_all(nightly: bool) -> tuple[int, list[str]]:
     named = {name for case in CASES for name in case.tests} if nightly else {f"tests/{CRASHES}"}
     command = [sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=no", "tests/test_cases.py", *sorted(named)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)(?: - (.*))?$", done.stdout, re.MULTILINE)
+    failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - (.*))?$", done.stdout, re.MULTILINE)
     if done.returncode and not failed:
         failed = [("tests/test_cases.py", (done.stdout + done.stderr)[-300:])]
     return len(CASES), [f"{_numbers(test)}: {message or 'failed'}: python -m pytest '{test}'" for test, message in failed]
