@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import multiprocessing
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,15 @@ class Items:
 
     def __getitem__(self, row: int) -> Any:
         return self.inputs[row] if self.labels is None else (self.inputs[row], int(self.labels[row]))
+
+
+class Killing(Items):
+    """A Dataset whose item 5 kills the worker process that reads it, as a system without memory does."""
+
+    def __getitem__(self, row: int) -> Any:
+        if row == 5 and multiprocessing.parent_process() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(row)
 
 
 def predictions(rng: np.random.Generator, labels: np.ndarray, classes: int, strength: float) -> np.ndarray:

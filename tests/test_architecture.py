@@ -67,6 +67,21 @@ def test_nothing_is_unpickled() -> None:
         assert "import pickle" not in text or path.name == "workers.py", path  # there, between our own processes only
 
 
+ERRORS = {name for name in wdistill.__all__ if name.endswith("Error")}
+
+
+def test_every_error_says_where_what_was_found_what_was_expected_and_what_to_do() -> None:
+    """The helpers of core/errors.py ask for all parts; an error that is made without them must name each."""
+    lacking = [
+        f"{path.relative_to(ROOT)}:{call.lineno}: {sorted(parts)}"
+        for path in modules()
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ERRORS
+        if (parts := {"where", "found", "expected", "remedy"} - {each.arg for each in call.keywords})
+    ]
+    assert lacking == []
+
+
 HEAVY = ("torch", "numba", "pyarrow", "matplotlib", "scipy", "PIL", "rich")
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from wdistill.core.errors import bad_value
+from wdistill.core.errors import bad_value, printable
 
 EPILOG = """
 official files are looked for in ROOT/NAME, as downloaded or unpacked, also one folder deeper; the prepared arrays go to
@@ -51,15 +51,15 @@ def run_data(arguments: argparse.Namespace) -> None:
     target = checked_folder(name, root, arguments.size)
     before = is_prepared(target)
     if not before:
-        print(f"{name}: official files are expected in {root / name}", flush=True)
+        print(printable(f"{name}: official files are expected in {root / name}"), flush=True)
         get_originals(name, root)
     dataset = prepare(name, root, arguments.size, workers=workers, unofficial=arguments.unofficial)
-    print(f"{name}: {'was prepared before, and is whole' if before else 'prepared'}: {target}")
+    print(printable(f"{name}: {'was prepared before, and is whole' if before else 'prepared'}: {target}"))
     shape = dataset.metadata["shape"]
     print(f"{len(dataset.train):,} train and {len(dataset.test):,} test rows, {dataset.classes:,} classes, {shape}")
-    print(f"{'official' if dataset.official else 'UNOFFICIAL'}: {dataset.source}")
+    print(printable(f"{'official' if dataset.official else 'UNOFFICIAL'}: {dataset.source}"))
     if before and not dataset.official:
-        print(f"to prepare it from the official files, remove {target} and run this again")
+        print(printable(f"to prepare it from the official files, remove {target} and run this again"))
 
 
 def _print_table(root: Path) -> None:
@@ -69,10 +69,11 @@ def _print_table(root: Path) -> None:
 
     from wdistill.datasets.catalog import DATASETS, state_of
 
-    table = Table("name", "classes", "shape", "train", "test", "state", title=f"Data sets in {root}", title_justify="left")
+    title = Text(printable(f"Data sets in {root}"))
+    table = Table("name", "classes", "shape", "train", "test", "state", title=title, title_justify="left")
     for name, info in DATASETS.items():
         shape = f"{info.channels}×{info.size}×{info.size}"
         counts = (f"{count:,}" for count in (info.classes, *info.rows))
         classes, train, test = counts
-        table.add_row(*map(Text, (name, classes, shape, train, test, state_of(name, root))))
+        table.add_row(*map(Text, (name, classes, shape, train, test, printable(state_of(name, root)))))
     Console().print(table)

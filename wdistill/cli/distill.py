@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from wdistill.core.errors import bad_value
+from wdistill.core.errors import bad_value, printable, unreadable
 
+PARAMETERS = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".safetensors")  # most of them run code when they are unpickled
 EPILOG = """
 data: an .npz with inputs, label and (optional) id; a folder with inputs.npy, label.npy, id.npy, whose inputs stay on the
 disk; or a table (parquet, csv, jsonl) with the columns id, inputs (a list, or inputs_0, inputs_1, …) and label
@@ -84,15 +85,15 @@ def run_distill(arguments: argparse.Namespace) -> None:
         advice = advise(teacher, student, **data, rule=None, recipe=recipe, run=arguments.folder)
         print_advice(advice, console, details=arguments.details)
         resumes = "keeps what was trained: the same command without --advise resumes from there"
-        console.print(f"{arguments.folder} {resumes}", markup=False, highlight=False, soft_wrap=True)
+        console.print(printable(f"{arguments.folder} {resumes}"), markup=False, highlight=False, soft_wrap=True)
         return
     finished = state_of(arguments.folder) == "finished"
     report = distill(teacher, student, **data, recipe=recipe, run=arguments.folder)
     console.print(terminal_table(str(arguments.folder), [report.outcome]))
     for name, why in choices([report.outcome]):
-        console.print(f"{name}: {why}", markup=False, highlight=False, soft_wrap=True)
+        console.print(printable(f"{name}: {why}"), markup=False, highlight=False, soft_wrap=True)
     status = "was finished before: nothing has changed" if finished else "written: look at report.html"
-    console.print(f"{arguments.folder} {status}", markup=False, highlight=False, soft_wrap=True)
+    console.print(printable(f"{arguments.folder} {status}"), markup=False, highlight=False, soft_wrap=True)
 
 
 def _with_method(method: str | None, flags: dict[str, Any]) -> dict[str, Any]:
@@ -121,6 +122,11 @@ class ModelByName:
 def _teacher(sources: list[str]) -> Any:
     """A model by its name, or files of predictions."""
     paths = [Path(source) for source in sources]
+    for path in paths:
+        if path.suffix.lower() in PARAMETERS and path.is_file():
+            expected = "a model by its name, or a table of stored predictions"
+            remedy = "name a function that builds the module and loads them, package.module:function, and --teacher-epochs 0"
+            raise unreadable("stored parameters alone are no teacher", path, f"a {path.suffix} file", expected, remedy)
     if all(path.suffix.lower() in (".parquet", ".npz", ".csv", ".jsonl") or path.exists() for path in paths):
         return sources
     if len(sources) > 1:

@@ -23,7 +23,8 @@ def add(commands: Any) -> None:
 
 
 def run_export(arguments: argparse.Namespace) -> None:
+    from wdistill.core.errors import printable
     from wdistill.training.export import export_run
 
     where = export_run(arguments.folder, arguments.output, arguments.arm, trust_code=arguments.trust_code)
-    print(f"the student of {where['arm']} is in {arguments.output}: {', '.join(where['files'])}")
+    print(printable(f"the student of {where['arm']} is in {arguments.output}: {', '.join(where['files'])}"))

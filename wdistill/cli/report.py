@@ -22,6 +22,7 @@ def add(commands: Any) -> None:
 
 def run_report(arguments: argparse.Namespace) -> None:
     from wdistill.core.checks import collect_warnings
+    from wdistill.core.errors import printable
     from wdistill.core.progress import say
     from wdistill.report.page import page
     from wdistill.report.seal import write_page
@@ -33,4 +34,4 @@ def run_report(arguments: argparse.Namespace) -> None:
     write_page(output, page(trials, f"wdistill: {arguments.folder.resolve().name}"))
     for text in filter(None, (damage_text(outcome.folder) for outcomes in trials.values() for outcome in outcomes)):
         say(f"warning: {text}")
-    print(f"written to {output}")
+    print(printable(f"written to {output}"))

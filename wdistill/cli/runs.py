@@ -19,23 +19,24 @@ def run_runs(arguments: argparse.Namespace) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from wdistill.core.errors import CheckpointError
+    from wdistill.core.errors import CheckpointError, printable
     from wdistill.core.progress import say
     from wdistill.runs.folder import damage_text, existing_runs, read_run
 
     damage: list[str] = []
-    table = Table("run", "state", "arms", "epochs done", title=f"Runs in {arguments.folder}", title_justify="left")
+    title = Text(printable(f"Runs in {arguments.folder}"))
+    table = Table("run", "state", "arms", "epochs done", title=title, title_justify="left")
     for folder in existing_runs(arguments.folder):
         try:
             outcome = read_run(folder)
         except CheckpointError as error:
             damage.append(str(error))
-            table.add_row(*map(Text, (str(folder), "damaged", "", "")))
+            table.add_row(*map(Text, (printable(str(folder)), "damaged", "", "")))
             continue
         damage += [text] if (text := damage_text(folder)) else []
         done = [len(arm.epochs) for arm in outcome.arms.values()]
         epochs = (f"{min(done)}–{max(done)}" if len(set(done)) > 1 else f"{done[0]}") + f" of {outcome.recipe['epochs']}"
-        table.add_row(*map(Text, (str(folder), outcome.state, " ".join(outcome.arms), epochs)))
+        table.add_row(*map(Text, map(printable, (str(folder), outcome.state, " ".join(outcome.arms), epochs))))
     Console().print(table)
     for text in damage:
         say(f"warning: {text}")

@@ -23,14 +23,14 @@ def add(commands: Any) -> None:
 
 
 def run_verify(arguments: argparse.Namespace) -> None:
-    from wdistill.core.errors import StorageError
+    from wdistill.core.errors import StorageError, printable
     from wdistill.report.verify import verify
 
     kind, findings = verify(arguments.path)
     bad = [finding for finding in findings if finding.is_bad]
-    print(f"{arguments.path}: {kind}, {len(findings) - len(bad):,} of {len(findings):,} files whole")
+    print(printable(f"{arguments.path}: {kind}, {len(findings) - len(bad):,} of {len(findings):,} files whole"))
     for finding in bad:
-        print(f"  {finding.state}: {finding.path}; {finding.remedy}")
+        print(printable(f"  {finding.state}: {finding.path}; {finding.remedy}"))
     if bad:
         names = ", ".join(str(finding.path) for finding in bad[:5])
         raise StorageError(

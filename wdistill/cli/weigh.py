@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from wdistill.core.errors import FileError, unreadable
+from wdistill.core.errors import FileError, printable, unreadable
 
 EPILOG = """
 tables: parquet (a file, a folder or a 'glob*'), npz, csv or jsonl; npy for bare arrays, as teacher=PATH.npy
@@ -104,4 +104,4 @@ def print_record(record: dict[str, Any], notes: dict[str, str], *, brief: bool =
     for table in tables(fitted, weights, notes)[: 1 if brief else None]:
         console.print(table)
     for text in () if brief else record.get("warnings", []):
-        console.print(f"warning: {text}", markup=False, highlight=False)
+        console.print(printable(f"warning: {text}"), markup=False, highlight=False)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wdistill.core.errors import InputError, WdistillWarning, bad_input, empty, not_one_of, printable, wrong_shape
+from wdistill.core.errors import InputError, WdistillWarning, article, bad_input, empty, not_one_of, printable, wrong_shape
 
 KINDS = ("probabilities", "logits", "logprobs")
 LEAST_SUM = 1e-290  # a row of probabilities must sum to more to be scaled to sum to 1
@@ -284,7 +284,12 @@ def _named_labels(values: NDArray[np.str_], name: str, names: Sequence[str] | No
 
 
 def class_names(names: Sequence[str] | None, classes: int) -> None:
-    if names is not None and (len(set(names)) != len(names) or len(names) != classes):
+    if names is None:
+        return
+    if isinstance(names, str) or not hasattr(names, "__len__") or not hasattr(names, "__iter__"):
+        found, remedy = article(type(names).__name__), "write classes=['cat', 'dog']"
+        raise bad_input("not a list of classes", "classes", found, "one name for each prediction column", remedy)
+    if len(set(names)) != len(names) or len(names) != classes:
         found = f"{len(names)} names, {len(set(names))} of them distinct"
         expected = f"{classes} distinct names, one for each prediction column"
         remedy = "list every class once, in the order of the prediction columns"

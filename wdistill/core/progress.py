@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
+from wdistill.core.errors import printable
+
 QUIET = 5.0  # seconds between plain lines
 
 
@@ -69,4 +71,4 @@ def say(text: str) -> None:
     """A line on standard error; a reader that has gone is no reason to stop working."""
     if sys.stderr is not None:
         with suppress(OSError):
-            print(text, file=sys.stderr, flush=True)
+            print(printable(text), file=sys.stderr, flush=True)

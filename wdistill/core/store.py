@@ -12,6 +12,7 @@ import io
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from wdistill.core.errors import BusyError, StorageError
+
+NO_LOCKS = "choose a file system with locks (flock), such as a disk of this machine"
 
 
 def before(operation: str, path: Path) -> None:
@@ -217,6 +220,12 @@ def _locked(folder: Path) -> int:
             ) from None
 
 
+def is_open_to_all(folder: Path) -> bool:
+    """Whether every user of the machine may replace files in a folder."""
+    mode = folder.stat().st_mode
+    return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
+
+
 def check_space(folder: Path, needed: int, what: str) -> None:
     """An error if the disk has no room for what is about to be written."""
     free = shutil.disk_usage(folder).free
@@ -265,6 +274,9 @@ def storage_error(error: OSError, path: Path) -> StorageError:
         errno.EACCES: "choose a place you may write to",
         errno.ENAMETOOLONG: "choose a shorter name",
         errno.EROFS: "choose a file system that is not read-only",
+        errno.EMFILE: "close other files, or raise the limit (ulimit -n); the same command resumes",
+        errno.ENOLCK: NO_LOCKS,
+        errno.EOPNOTSUPP: NO_LOCKS,
     }
     return StorageError(
         "cannot write",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from wdistill.core.errors import printable
 from wdistill.core.progress import QUIET, on_terminal, say
 
 OnEvent = Callable[[Mapping[str, Any]], None]
@@ -54,7 +55,7 @@ def _bars() -> Iterator[OnEvent]:
                 return
             last_shown = now
             if name not in tasks:
-                tasks[name] = bars.add_task(name, total=None, place="", text="")
+                tasks[name] = bars.add_task(printable(name), total=None, place="", text="")
             if event["what"] == "labels":
                 place = f"{event['rows']:,}/{event['total']:,} rows"
                 bars.update(tasks[name], completed=event["rows"], total=event["total"], place=place)

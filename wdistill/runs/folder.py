@@ -117,8 +117,9 @@ def state_of(folder: Path) -> str:
     return "interrupted"
 
 
-def read_run(folder: Path) -> Outcome:
+def read_run(folder: str | Path) -> Outcome:
     """The results of a run, so far if it is not finished."""
+    folder = Path(folder)
     state = read_manifest(folder).state
     if not state.get("run"):
         if _is_unreadable(folder):

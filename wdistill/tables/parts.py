@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import secrets
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -17,6 +16,7 @@ from typing import Any, BinaryIO
 
 from wdistill.core import checks, sealed, store
 from wdistill.core.errors import ConfigError, bad_value, unreadable
+from wdistill.core.progress import say
 
 RECORDS = ("job.json", "job.copy.json")
 UNFINISHED = re.compile(r"\.job(\.copy)?\.json\.[0-9]+\.tmp")  # a record that was being written
@@ -88,7 +88,7 @@ class JobFolder:
     def check(self) -> None:
         """Forget parts and aligned tables that are damaged or missing, and say so: they are made anew."""
         for part in [part for part in self.parts if not store.is_intact(self.folder / part.file, (part.size, part.sha256))]:
-            _say(f"{self.folder / part.file} is damaged or missing, and is made anew")
+            say(f"{self.folder / part.file} is damaged or missing, and is made anew")
             self.parts.remove(part)
         for number, table in list(self.aligned.items()):
             folder = self.scratch(f"aligned-{number}")
@@ -96,7 +96,7 @@ class JobFolder:
                 name for name, (size, digest) in table.files.items() if not store.is_intact(folder / name, (size, digest))
             ]
             if damaged:
-                _say(f"{folder / damaged[0]} is damaged or missing, and is made anew")
+                say(f"{folder / damaged[0]} is damaged or missing, and is made anew")
                 del self.aligned[number]
 
     def sweep(self) -> None:
@@ -210,7 +210,3 @@ def _is_begun(path: Path) -> bool:
     """Whether a file is the beginning of a sealed record."""
     with path.open("rb") as file:
         return sealed.HEAD.startswith(file.read(len(sealed.HEAD)))
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -7,7 +7,6 @@ the folder is removed. A part covers whole input files, so that a job that was i
 from __future__ import annotations
 
 import base64
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +22,7 @@ import pyarrow.parquet as pq
 import wdistill
 from wdistill.core import checks, store
 from wdistill.core.errors import FileError, InputError, empty
-from wdistill.core.progress import Progress, progress
+from wdistill.core.progress import Progress, progress, say
 from wdistill.methods.guards import gold_in_unlabeled, surer_on_gold
 from wdistill.tables.content import ContentDigest
 from wdistill.tables.formats.table import Chunk, Table, open_tables
@@ -233,7 +232,7 @@ def _stream(job: TableJob, folder: JobFolder, messages: list[str]) -> None:
     missing = _missing(folder, base)
     if folder.parts:
         done = sum(part.next - part.start for part in folder.parts)
-        print(f"resuming after {done} finished files of an earlier run", file=sys.stderr, flush=True)
+        say(f"resuming after {done} finished files of an earlier run")
     with progress("weighing", base.rows) as tick:
         tick(sum(part.seen for part in folder.parts))
         for start, stop in missing:
@@ -255,7 +254,7 @@ def _missing(folder: JobFolder, base: Table) -> list[tuple[int, int]]:
     """
     for number, part in enumerate(folder.parts):
         if part.stamps != [list(stamp) for stamp in base.stamps[part.start : part.next]]:
-            print(f"{base.files[part.start]} or a file after it has changed: weighing again from there", file=sys.stderr)
+            say(f"{base.files[part.start]} or a file after it has changed: weighing again from there")
             folder.parts = folder.parts[:number]
             break
     ends = [0, *(part.next for part in folder.parts)]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wdistill.core import checks, store
-from wdistill.core.errors import InputError, LeakError, wrong_shape
+from wdistill.core.errors import InputError, LeakError, empty, wrong_shape
 from wdistill.core.threads import blocks
 from wdistill.methods.guards import Keys, among, by_itself, keys_of, leaked, one_of_each
 from wdistill.training.inputs import InMemory, Inputs, MemoryMapped, Streamed, Subset, materialise, read_item, write_npy
@@ -70,7 +70,7 @@ def check_split(name: str, given: Any, *, labels: bool, folder: Path, to_file: b
         raise InputError("no labels", where=name, found="only inputs", expected=expected, remedy=remedy)
     n = len(inputs)
     if n == 0:
-        raise checks.no_rows(name)
+        raise _no_rows(name)
     truth = None if given_labels is None else _as_labels(name, given_labels)
     ids = np.arange(n) if data.ids is None else _as_ids(name, data.ids)
     lengths = {f"{name} inputs": n, f"{name} ids": len(ids)}
@@ -192,21 +192,23 @@ def _as_inputs(name: str, given: Any, folder: Path) -> tuple[Inputs, NDArray[np.
         return given, None if None in labels else np.array(labels, np.int64)
     if hasattr(given, "to_numpy"):  # pandas, polars
         given = given.to_numpy()
+    if isinstance(given, np.ma.MaskedArray):
+        given = checks.array(given, name)
     if isinstance(given, np.memmap) and given.filename is not None and _is_whole_file(given):
         return MemoryMapped(Path(given.filename)), None
     if isinstance(given, Tensor):
-        if given.layout != torch.strided or given.is_complex():
-            raise _not_inputs(name, f"{given.layout} {given.dtype}".replace("torch.", ""))
+        if given.layout != torch.strided or given.is_complex() or given.is_meta:
+            raise _not_inputs(name, f"{given.layout} {given.dtype} on {given.device}".replace("torch.", ""))
         numbers = given.float() if given.dtype == torch.bfloat16 else given  # NumPy has no bfloat16
         return InMemory(_check_finite(name, numbers.detach())), None
     if isinstance(given, np.ndarray):
         native = np.ascontiguousarray(given).astype(given.dtype.newbyteorder("="), copy=False)
-        if native.dtype.kind not in "fiub":
+        if native.dtype.kind not in "fiub" or native.dtype.itemsize > 8:  # torch has no longer numbers
             raise _not_inputs(name, f"dtype {given.dtype}")
         return InMemory(_check_finite(name, torch.from_numpy(native if native.flags.writeable else native.copy()))), None
     if hasattr(given, "__getitem__") and hasattr(given, "__len__") and not isinstance(given, str | bytes | list | tuple):
         if _length(name, given) == 0:
-            raise checks.no_rows(name)
+            raise _no_rows(name)
         _check_repeatable(name, given)
         return materialise(given, folder / f"{name}.npy")
     raise _not_inputs(name, f"a {type(given).__name__}")
@@ -218,6 +220,15 @@ def _length(name: str, dataset: Any) -> int:
     except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
         found = f"a {type(dataset).__name__} whose length cannot be had: {error}"
         raise wrong_shape("not inputs", name, found, "a Dataset with a length of at least 1", "give it a __len__") from None
+
+
+def _no_rows(name: str) -> InputError:
+    remedies = {
+        "labeled": "pass the rows that teacher and student are trained on",
+        "validation": "pass gold rows: rows with a true label that neither model is trained on",
+        "test": "pass some, or leave test out",
+    }
+    return empty(f"no {name} rows", name, "at least 1 row", remedies.get(name, "pass the rows that the teacher shall label"))
 
 
 def _not_inputs(name: str, found: str) -> InputError:
@@ -250,8 +261,7 @@ def _is_whole_file(given: np.memmap[Any, Any]) -> bool:
 
 
 def _as_labels(name: str, given: Any) -> Tensor:
-    values = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
-    return torch.from_numpy(checks.labels(values, None, f"{name} labels").astype(np.int64))
+    return torch.from_numpy(checks.labels(given, None, f"{name} labels").astype(np.int64))
 
 
 def _as_ids(name: str, given: Any) -> NDArray[Any]:

@@ -41,12 +41,13 @@ PARAMETERS, PROGRAM, DESCRIPTION = "student.safetensors", "student.pt2", "studen
 UNFINISHED = ".student.json"  # {name: digests}
 
 
-def export_student(student: nn.Module, example: Tensor, folder: Path, source: str | None) -> dict[str, Any]:
+def export_student(student: nn.Module, example: Tensor, folder: str | Path, source: str | None) -> dict[str, Any]:
     """Write the student's files, check that they predict as it does, and return its description.
 
     example (1, …) is one input; `source` is the import path of the user's function that builds the student, if there is
     one. The student's device and mode do not change.
     """
+    folder = Path(folder)
     live, example = _copy(student), example[:1].detach().cpu().contiguous()
     rows = torch.cat([example, example])  # torch.export would treat a single row as a fixed size
     logits = _logits(live, rows)
@@ -158,11 +159,12 @@ def export_run(run: Path, folder: Path, arm: str | None = None, *, trust_code: b
     return {**description, "arm": arm, "files": [PARAMETERS, DESCRIPTION, *([PROGRAM] if description["program"] else [])]}
 
 
-def load_student(folder: Path, module: nn.Module | None = None, *, trust_code: bool = False) -> nn.Module:
+def load_student(folder: str | Path, module: nn.Module | None = None, *, trust_code: bool = False) -> nn.Module:
     """The student that `export_student` wrote, ready to predict: in `module`, or rebuilt from its description.
 
     A student that the user's own function builds is rebuilt only with `trust_code`, since that imports and runs code.
     """
+    folder = Path(folder)
     description = _read_description(folder)
     stored = _read_parameters(folder, description)
     student = module if module is not None else _rebuild(folder, description, trust_code)

@@ -25,7 +25,7 @@ from wdistill.training.checkpointer import Checkpointer
 from wdistill.training.data import Split
 from wdistill.training.losses import weighted_loss, weighted_mean
 from wdistill.training.optimizer import Optimization
-from wdistill.training.predict import accuracy, device_of, forward, model_error, predict
+from wdistill.training.predict import accuracy, device_of, forward, is_out_of_memory, model_error, predict
 from wdistill.training.randomness import key, permutation, seed_generators
 from wdistill.training.stage import Callbacks, Stage, StoppedError, TrainState
 
@@ -156,7 +156,7 @@ class _Trainer:
             pending.append((loss.detach(), len(rows)))
             if len(pending) >= looking:
                 sum_losses(self.stage, state, pending, rows, self.weights)
-            state.skipped += not self.optimization.step(loss)
+            state.skipped += not self._step(loss, batch)
             state.step += 1
             if self.checkpointer.is_due():
                 sum_losses(self.stage, state, pending, rows, self.weights)
@@ -169,6 +169,15 @@ class _Trainer:
                 self._report("training", epoch=state.epoch, epochs=self.stage.epochs, step=state.step, steps=len(plan))
         sum_losses(self.stage, state, pending, order[-1:], self.weights)
         state.spent += time.perf_counter() - started
+
+    def _step(self, loss: Tensor, batch: Tensor) -> bool:
+        """One step of the optimizer; where memory does not suffice for the gradients, the run can resume."""
+        try:
+            return self.optimization.step(loss)
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise model_error(error, f"the {self.stage.name}", batch) from error
+            raise
 
     def _estimate(self) -> None:
         """Lines 8 and 9 of Algorithm 1: weights for the student as it is now."""

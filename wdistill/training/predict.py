@@ -111,7 +111,7 @@ def probe(model: nn.Module, name: str, inputs: Inputs, precision: str) -> Any:
 
 def model_error(error: Exception, model: str, batch: Tensor) -> ConfigError | UnfinishedError:
     """Our error for an exception out of a model: after out of memory the run can resume, all else is the model's."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error):
+    if is_out_of_memory(error):
         found = f"a batch of {len(batch)} rows {tuple(batch.shape[1:])}"
         remedy = "free memory and run again to resume, or start a new run with a smaller batch_size"
         return UnfinishedError("out of memory", where=model, found=found, expected="a batch that fits", remedy=remedy)
@@ -121,3 +121,7 @@ def model_error(error: Exception, model: str, batch: Tensor) -> ConfigError | Un
     if "same dtype" in str(error):
         remedy = "call .float() on the module: half precision is a setting of the recipe"
     return bad_value(f"{model} cannot read its input", where, found, "a module that takes such a batch", remedy)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

@@ -85,6 +85,8 @@ def open_run(rule: Any, recipe: Recipe | None, folder: str | Path | None) -> Ite
         stop = stack.enter_context(stopping())
         store.make_folder(place, parents=True)
         stack.enter_context(store.lock(place))
+        if store.is_open_to_all(place):
+            checks.warn(f"{place}: every user of this machine may change what is in this folder: chmod o-w prevents it")
         stack.enter_context(torch_threads(recipe.threads))
         stack.enter_context(torch.random.fork_rng(devices=[]))  # the caller's random state is unchanged
         try:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wdistill.core import checks
-from wdistill.core.errors import InputError, bad_input, unreadable
+from wdistill.core.errors import bad_input, unreadable
 from wdistill.training.data import Split
 from wdistill.weights.confidence import scan
 
@@ -28,7 +28,8 @@ def read_tables(
     checked: dict[str, NDArray[Any]] = {}
     for name, values in tables.items():
         if name not in splits:
-            raise InputError("no such split", where=f"teacher: {name}", found=name, expected=", ".join(splits))
+            remedy = "name the predictions as their split is named, or leave them out"
+            raise bad_input("no such split", f"teacher: {name}", name, ", ".join(splits), remedy)
         array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
         where = f"teacher: {name}"
         checked[name] = checks.matrix(array, where)
@@ -59,7 +60,8 @@ def _joined(teacher: Any, splits: Mapping[str, Split]) -> dict[str, NDArray[Any]
         for chunk in table.chunks(matrices=["teacher"]):
             for name, values in zip(chunk.ids.to_pylist(), chunk.columns["teacher"], strict=True):
                 if name in rows:
-                    raise InputError("an id occurs twice", where="teacher", found=repr(name), expected="every id once")
+                    where, remedy = f"teacher: {', '.join(paths)}", "leave out one of the two rows"
+                    raise bad_input("an id occurs twice", where, repr(name), "every id once", remedy)
                 rows[name] = values
     joined: dict[str, NDArray[Any]] = {}
     for name, split in splits.items():

@@ -25,7 +25,8 @@ def from_bytes(content: bytes, where: str) -> dict[str, Tensor]:
         return parse(content)
     except Exception as error:
         found = f"{type(error).__name__}: {error}"
-        raise CheckpointError("not a safetensors file", where=where, found=found, expected="tensors by name") from None
+        what, remedy = "not a safetensors file", "restore it from a copy, or remove its folder: the run then makes it anew"
+        raise CheckpointError(what, where=where, found=found, expected="tensors by name", remedy=remedy) from None
 
 
 def parameters(model: nn.Module) -> dict[str, Tensor]:

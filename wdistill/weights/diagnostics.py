@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wdistill.core import checks
-from wdistill.core.errors import InputError, bad_value, empty
+from wdistill.core.errors import bad_input, bad_value, empty
 from wdistill.weights.confidence import Floats
 from wdistill.weights.debiased import Debiased
 
@@ -95,7 +95,8 @@ class Histogram:
         values = checks.scores(weights, "weights")
         if len(values) and not (values.min() >= 0 and values.max() <= 1):
             found_range = f"from {values.min():.6g} to {values.max():.6g}"
-            raise InputError("not weights", where="weights", found=found_range, expected="numbers within [0, 1]")
+            remedy = "divide by the largest, or clip"
+            raise bad_input("not weights", "weights", found_range, "numbers within [0, 1]", remedy)
         below = values[values < 1]
         counts = np.bincount(np.searchsorted(EDGES, below, "right") - 1, minlength=BINS)
         return self + Histogram(tuple(counts.tolist()), len(values) - len(below), _quanta(values), _quanta(values * values))

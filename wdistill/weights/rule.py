@@ -311,6 +311,7 @@ def _checked(weights: Any, n: int, name: str) -> Floats:
     outside = np.flatnonzero((values < 0) | (values > 1))
     if len(outside) or not values.any():
         found = f"{len(outside)} numbers from {values.min():.6g} to {values.max():.6g}" if len(outside) else "only zeros"
-        expected, remedy = "numbers within [0, 1], not all of them 0", "divide by the largest, or clip"
+        expected = "numbers within [0, 1], not all of them 0"
+        remedy = "divide by the largest, or clip" if len(outside) else "give at least one row a weight above 0"
         raise bad_input("not weights", f"rule {name}", found, expected, remedy, outside)
     return values

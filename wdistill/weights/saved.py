@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from wdistill.core import checks, store
-from wdistill.core.errors import bad_value, unreadable
+from wdistill.core.errors import bad_value, unreadable, wrong_type
 from wdistill.weights.evidence import Scores
 from wdistill.weights.rule import Fitted, Product
 from wdistill.weights.rules import CONFIDENCES, RULES
@@ -44,6 +44,8 @@ def load(path: str | Path) -> Fitted:
 
 def to_bytes(fitted: Fitted) -> bytes:
     """The content of the file; equal rules give equal bytes at any time."""
+    if not hasattr(fitted, "weigh_rows"):
+        raise wrong_type("not a fitted rule", "save", fitted, "what a rule's fit() returned", "fit the rule first")
     arrays: dict[str, np.ndarray] = {}
     text = json.dumps({"wdistill": FORMAT, "rule": _encode(fitted, "rule", arrays)})
     buffer = io.BytesIO()
