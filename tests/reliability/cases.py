@@ -391,7 +391,7 @@ CASES = (
         "what a killed run leaves in memory",
         "the next start goes on",
         _tests("test_signals.py::test_workers_save_and_die_as_they_should"),
-        why="processes speak through pipes, which end with them: there are no ports or named memory",
+        why="no ports are opened, and what has a name in memory has a random one: it is in nobody's way",
     ),
     Case("H16", "a fork after threads have begun", "same; fact", disks.spawned_processes, why="nothing forks"),
     # harm

@@ -245,10 +245,13 @@ def main(numbers: Sequence[str]) -> int:
     place = Path(tempfile.mkdtemp(prefix="crashes-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None))
     try:
         assert child(place / "reference", undisturbed, run) == 0
-        wanted, found = fingerprint(place / "reference"), {}
+        wanted, found = fingerprint(place / "reference"), dict[str, str]()
         for number in numbers or NUMBERS:
             (place / number).mkdir()
-            found[number] = attempt(number, place / number, wanted)
+            try:
+                found[number] = attempt(number, place / number, wanted)
+            except Exception as error:  # what is left is not even a run
+                found[number] = f"{type(error).__name__}: {error}"
             shutil.rmtree(place / number, ignore_errors=True)
         print(json.dumps(found))
         return 1 if any(found.values()) else 0
