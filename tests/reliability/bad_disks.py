@@ -22,7 +22,6 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from torch import nn
-from wdistill.core.spawning import process_pool
 
 from tests import killing, official
 from tests.distilling import go, splits, unlike
@@ -45,6 +44,7 @@ from wdistill import (
     load_student,
 )
 from wdistill.core import store
+from wdistill.core.processes import process_pool
 from wdistill.datasets import originals, prepare
 from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.runs.recipe import read_recipe
