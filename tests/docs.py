@@ -23,7 +23,8 @@ PACKAGE = ROOT / "wdistill"
 API, ARCHITECTURE = ROOT / "docs" / "api.md", ROOT / "docs" / "architecture.md"
 WIDTH = 120
 BEGIN, END = "<!-- modules made by `python -m tests.docs` -->", "<!-- end -->"
-CHAPTERS = {  # rooms, in the order of a reader who begins with arrays
+CHAPTERS = {  # rooms, in the order of a reader who begins with what people hold
+    "answers": "Answers and gold labels",
     "weights": "Weights from arrays",
     "methods": "Beyond the paper",
     "training": "Training",

@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.answer_forms import ANSWERS, BATCHES, CLASSES, GOLD, Rows, gold_csv, make, part, texts
-from wdistill import cli
+from wdistill import advise_answers, cli, correct, read_answers
 from wdistill.answers.classes import make_classes, ordered, plain
-from wdistill.answers.gold import read_gold_labels
+from wdistill.answers.gold_labels import read_gold_labels
 from wdistill.answers.logprobs import class_probabilities
-from wdistill.answers.options import AnswerOptions, Sources
-from wdistill.answers.pool import Pool, Survey, open_pool, survey
+from wdistill.answers.pool import AnswerPool, Survey, open_pool, survey
+from wdistill.answers.request import AnswerOptions, Sources
 from wdistill.answers.said import read_text
 from wdistill.core.errors import InputError, WdistillError, WdistillWarning
 from wdistill.tables.output import read_record
@@ -30,7 +31,7 @@ GOLD_ROWS = part(ROWS, 0, 80)
 NAMES = make_classes(CLASSES)
 
 
-def surveyed(folder: Path, answers: Path, rows: Path | None = None, **options: Any) -> tuple[Pool, Survey]:
+def surveyed(folder: Path, answers: Path, rows: Path | None = None, **options: Any) -> tuple[AnswerPool, Survey]:
     gold = gold_csv(GOLD_ROWS, folder)
     pool = open_pool(Sources([str(answers)], str(gold), str(rows) if rows else None), AnswerOptions(**options))
     (folder / "scratch").mkdir(exist_ok=True)
@@ -278,6 +279,52 @@ def test_uniform_refusals_stay_in_the_pool(tmp_path: Path) -> None:
         given_words = ["correct", "--answers", str(answers), "--gold", str(gold), "--refusals", choice]
         assert cli.main([*given_words, "--output", str(output)]) == 0
         assert len(pq.read_table(output)) == rows
+
+
+# in Python ------------------------------------------------------------------------------------------------------------
+
+
+def frames() -> dict[str, Any]:
+    import pyarrow as pa
+
+    columns = {"id": list(ROWS.ids), "text": list(ROWS.texts), "label": ROWS.labels, "confidence": ROWS.teacher.max(axis=1)}
+    table = pa.table(columns)
+    views = table.cast(table.schema.set(1, pa.field("text", pa.string_view())))
+    return {"a dict": columns, "an Arrow table": table, "string views": views, "a reader": table.to_reader()}
+
+
+@pytest.mark.parametrize("kind", ["a dict", "an Arrow table", "string views", "a reader"])
+def test_frames_in_memory_are_read_as_files_are(kind: str, tmp_path: Path) -> None:
+    wanted = read_answers(ANSWERS["label_and_confidence"](ROWS, tmp_path))
+    found = read_answers(frames()[kind])
+    assert (
+        str(found) == str(wanted) == "300 answers: label with stated confidence, stated confidence, 2 classes, no refusals"
+    )
+    assert np.array_equal(found.probabilities, wanted.probabilities) and found.ids.tolist() == list(ROWS.ids)
+    assert found.classes == CLASSES
+
+
+def test_arrays_are_lists_of_probabilities() -> None:
+    for given_array in (ROWS.teacher, torch.from_numpy(ROWS.teacher)):
+        found = read_answers(given_array, classes=CLASSES)
+        np.testing.assert_allclose(found.probabilities, ROWS.teacher, atol=1e-9)
+        assert found.ids[:2].tolist() == ["0", "1"]
+    with pytest.raises(WdistillError, match="this is no table"):
+        read_answers(3)
+
+
+@pytest.mark.slow
+def test_targets_in_python_are_those_of_the_command(tmp_path: Path) -> None:
+    gold = {"id": list(GOLD_ROWS.ids), "label": [CLASSES[number] for number in GOLD_ROWS.truth]}
+    found = correct(frames()["an Arrow table"], gold, text="text")
+    output = tmp_path / "t.parquet"
+    assert cli.main(words("correct", tmp_path, "label_and_confidence", "--output", output)) == 0
+    assert found.table.equals(pq.read_table(output).replace_schema_metadata())
+    assert found.classes == CLASSES and found.why.startswith("targets corrected by student, trees")
+    advice = advise_answers(frames()["a dict"], gold, text="text")
+    assert advice.verdict.startswith("correct the targets") and len(advice.changed) == 20 == len(advice.next)
+    with pytest.raises(WdistillError, match="unknown setting"):
+        correct(frames()["a dict"], gold, texts="text")
 
 
 # bad input ------------------------------------------------------------------------------------------------------------

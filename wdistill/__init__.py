@@ -27,6 +27,8 @@ from wdistill.weights.rules import EntropyMean, fidelity, oracle, threshold, unw
 from wdistill.weights.saved import load, save
 
 if TYPE_CHECKING:
+    from wdistill.answers.api import Answers, Corrected, advise_answers, correct, read_answers
+    from wdistill.answers.verdict import AnswersAdvice
     from wdistill.methods.best import best
     from wdistill.runs.arms import Arm, arm
     from wdistill.runs.folder import read_run
@@ -45,9 +47,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _LATER = {
+    "Answers": "answers.api",
+    "AnswersAdvice": "answers.verdict",
     "Arm": "runs.arms",
     "CNN": "training.models.networks",
     "CifarResNet": "training.models.resnet",
+    "Corrected": "answers.api",
     "Data": "training.data",
     "Epoch": "runs.outcome",
     "MLP": "training.models.networks",
@@ -61,10 +66,13 @@ _LATER = {
     "Training": "runs.outcome",
     "arm": "runs.arms",
     "advise": "training.distill",
+    "advise_answers": "answers.api",
     "best": "methods.best",
+    "correct": "answers.api",
     "distill": "training.distill",
     "export_student": "training.export",
     "load_student": "training.export",
+    "read_answers": "answers.api",
     "read_run": "runs.folder",
     "shuffled": "weights.rules",
 }
@@ -72,11 +80,14 @@ _LATER = {
 __all__ = [
     "CNN",
     "MLP",
+    "Answers",
+    "AnswersAdvice",
     "Arm",
     "BusyError",
     "CheckpointError",
     "CifarResNet",
     "ConfigError",
+    "Corrected",
     "Data",
     "EntropyMean",
     "Epoch",
@@ -102,9 +113,11 @@ __all__ = [
     "WdistillWarning",
     "Weighed",
     "advise",
+    "advise_answers",
     "arm",
     "best",
     "compose",
+    "correct",
     "debiased",
     "debiasing_weight",
     "distill",
@@ -116,6 +129,7 @@ __all__ = [
     "load_student",
     "margin",
     "oracle",
+    "read_answers",
     "read_run",
     "rule",
     "save",

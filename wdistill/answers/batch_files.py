@@ -17,7 +17,7 @@ BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
-class Choice:
+class Reply:
     """One answer of a model: its text, and where they were reported, its tokens with their alternatives."""
 
     text: str | None
@@ -30,7 +30,7 @@ class BatchRow:
     """All answers to one row; `error` says why there are none."""
 
     id: str
-    choices: tuple[Choice, ...]
+    choices: tuple[Reply, ...]
     error: str = ""
 
 
@@ -93,24 +93,24 @@ def _row(record: Mapping[str, Any]) -> BatchRow:
     if int(response.get("status_code", 200)) != 200:
         return BatchRow(key, (), f"error: status {response['status_code']}: {_message(response.get('body'))}")
     choices = sorted(response["body"]["choices"], key=lambda choice: choice.get("index", 0))
-    return BatchRow(key, tuple(_choice(choice) for choice in choices), "" if choices else "error: no choices")
+    return BatchRow(key, tuple(_reply(choice) for choice in choices), "" if choices else "error: no choices")
 
 
-def _choice(choice: Mapping[str, Any]) -> Choice:
+def _reply(choice: Mapping[str, Any]) -> Reply:
     message = choice.get("message") or {"content": choice.get("text")}
     text = message.get("content")
     if message.get("refusal"):
-        return Choice(None)
+        return Reply(None)
     content = (choice.get("logprobs") or {}).get("content") or []
     tokens = [str(position["token"]) for position in content]
     if "".join(tokens) != text:
-        return Choice(text)  # tokens that do not spell the answer tell nothing of its class
+        return Reply(text)  # tokens that do not spell the answer tell nothing of its class
     alternatives = [
         {str(position["token"]): float(position["logprob"])}
         | {str(other["token"]): float(other["logprob"]) for other in position.get("top_logprobs") or []}
         for position in content
     ]
-    return Choice(text, tokens, alternatives)
+    return Reply(text, tokens, alternatives)
 
 
 def _anthropic(key: str, result: Mapping[str, Any]) -> BatchRow:
@@ -118,9 +118,9 @@ def _anthropic(key: str, result: Mapping[str, Any]) -> BatchRow:
         return BatchRow(key, (), f"error: {result['type']}: {_message(result.get('error'))}".rstrip(": "))
     message = result["message"]
     if message.get("stop_reason") == "refusal":
-        return BatchRow(key, (Choice(None),))
+        return BatchRow(key, (Reply(None),))
     texts = [part["text"] for part in message["content"] if part.get("type", "text") == "text"]
-    return BatchRow(key, (Choice("".join(texts)),))
+    return BatchRow(key, (Reply("".join(texts)),))
 
 
 def _message(error: object) -> str:

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 
 from wdistill.answers.classes import Classes, make_classes, ordered, refuse_unknown
 from wdistill.answers.forms import as_text
-from wdistill.answers.gold import Annotated, GoldLabels, collect, labels_in, read_gold_labels, values_of
-from wdistill.answers.options import AnswerOptions, Sources
+from wdistill.answers.gold_labels import Annotated, GoldLabels, collect, labels_in, read_gold_labels, values_of
 from wdistill.answers.parsed import SOURCES, Parsed
 from wdistill.answers.read import ROWS, AnswerBatch, AnswerFile, Columns, count_names, open_answers
+from wdistill.answers.request import AnswerOptions, Sources
 from wdistill.core import checks
 from wdistill.core.errors import bad_input, bad_value
 from wdistill.methods.best import check_enough_gold
@@ -29,7 +29,7 @@ LISTED = 1_000  # refused rows that are kept with their reasons
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class AnswerPool:
     """All that was named, opened; nothing but the gold labels has been read."""
 
     files: tuple[AnswerFile, ...]
@@ -58,7 +58,7 @@ class Pool:
             yield as_text(batch.column(key)), {name: batch.column(name) for name in self.value_columns}, str(location)
 
 
-def open_pool(sources: Sources, options: AnswerOptions) -> Pool:
+def open_pool(sources: Sources, options: AnswerOptions) -> AnswerPool:
     """Open the files, read the gold labels, and find the classes."""
     gold, rows = sources.gold, sources.rows
     _check(options, gold, rows)
@@ -77,7 +77,7 @@ def open_pool(sources: Sources, options: AnswerOptions) -> Pool:
     _check_columns(files, table, values)
     _check_ids(files, inside is not None)
     where = f"--gold {gold}" if gold else f"--label {inside}"
-    return Pool(files, table, labels, labels_in(labels, classes, where), classes, options)
+    return AnswerPool(files, table, labels, labels_in(labels, classes, where), classes, options)
 
 
 def _check(options: AnswerOptions, gold: str | None, rows: str | None) -> None:
@@ -178,7 +178,7 @@ class Survey:
         self.outside += float(parsed.outside.sum())
         self.unknown.update(parsed.unknown)
 
-    def said(self, pool: Pool) -> str:
+    def said(self, pool: AnswerPool) -> str:
         """In one line."""
         names = ", ".join(dict.fromkeys(file.form for file in pool.files))
         confidence = " and ".join(f"{name} confidence" if name != "none" else "no confidence" for name in self.sources)
@@ -190,7 +190,7 @@ class Survey:
         return ", ".join(filter(None, words))
 
 
-def survey(pool: Pool, scratch: Path) -> Survey:
+def survey(pool: AnswerPool, scratch: Path) -> Survey:
     """Read all answers once: count them, refuse what cannot be used, and keep those of the gold rows."""
     seen, check = Survey(), IdCheck(scratch, KEYS)
     wanted = pa.array(sorted(pool.numbers), pa.string())
@@ -211,7 +211,7 @@ def survey(pool: Pool, scratch: Path) -> Survey:
     return seen
 
 
-def usable(parsed: Parsed, pool: Pool) -> Floats:
+def usable(parsed: Parsed, pool: AnswerPool) -> Floats:
     """Distributions (n, K) as they are used: refused rows have all classes alike, where that was wanted."""
     rows = parsed.probabilities
     if pool.options.refusals == "uniform" and parsed.refused:
@@ -236,7 +236,7 @@ def _refuse_confidence(batch: AnswerBatch) -> None:
         )
 
 
-def _gold_rows(pool: Pool, found: Sequence[tuple[pa.Array, Floats, Mapping[str, pa.Array]]]) -> GoldRows:
+def _gold_rows(pool: AnswerPool, found: Sequence[tuple[pa.Array, Floats, Mapping[str, pa.Array]]]) -> GoldRows:
     """The gold rows that were answered, in the order of their ids, with their texts or inputs."""
     where = pool.files[0].where
     ids = pa.concat_arrays([part[0] for part in found]) if found else pa.array([], pa.string())
@@ -262,7 +262,7 @@ def _gold_rows(pool: Pool, found: Sequence[tuple[pa.Array, Floats, Mapping[str, 
     return GoldRows(ids, labels, teacher, values)
 
 
-def _values_of(pool: Pool, ids: pa.Array) -> dict[str, pa.Array]:
+def _values_of(pool: AnswerPool, ids: pa.Array) -> dict[str, pa.Array]:
     """Texts or inputs of these rows, from their own table."""
     parts: list[tuple[pa.Array, Mapping[str, pa.Array]]] = []
     for keys, columns, _ in pool.row_batches():

@@ -14,7 +14,7 @@ from wdistill.core.errors import bad_value, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wdistill.answers.advise import AnswersAdvice, Example
+    from wdistill.answers.verdict import AnswersAdvice, Example
     from wdistill.methods.advice import Advice
     from wdistill.methods.gold_plan import PlanStep
     from wdistill.methods.statistics import Interval
@@ -31,7 +31,7 @@ PLANNED = 1_000  # rows in a plan, for judging and as many for teaching
 
 def add(commands: Any) -> None:
     """The command and its flags."""
-    from wdistill.answers.options import AnswerOptions
+    from wdistill.answers.request import AnswerOptions
     from wdistill.core.settings import add_flags, settings_of
     from wdistill.tables.options import OF_METHOD, READING, Options
 
@@ -112,7 +112,7 @@ TABLE_FLAGS = (
 
 def refuse_answer_flags(arguments: argparse.Namespace) -> None:
     """Refuse flags that only answers have, where tables are named."""
-    from wdistill.answers.options import AnswerOptions
+    from wdistill.answers.request import AnswerOptions
     from wdistill.core.settings import flags_given
     from wdistill.tables.options import Options
 
@@ -127,8 +127,8 @@ def refuse_answer_flags(arguments: argparse.Namespace) -> None:
 def run_on_answers(arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from wdistill.answers.advise import advise_answers
-    from wdistill.answers.options import AnswerOptions
+    from wdistill.answers.request import AnswerOptions
+    from wdistill.answers.verdict import advise_answers
     from wdistill.core.settings import flags_given, read_settings, words
 
     given = [name for name in TABLE_FLAGS if getattr(arguments, name)]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wdistill.answers.options import AnswerOptions, Sources
+    from wdistill.answers.request import AnswerOptions, Sources
 
 EPILOG = """
 answers: a label, with a stated confidence or without; class → probability; lists or columns of probabilities; votes; the
@@ -19,7 +19,7 @@ exit codes: 0 done, 2 bad input or options, 3 cannot write, 5 another process is
 
 def add(commands: Any) -> None:
     """The command and its flags."""
-    from wdistill.answers.options import AnswerOptions
+    from wdistill.answers.request import AnswerOptions
     from wdistill.core.settings import add_flags
 
     correct = commands.add_parser(
@@ -53,13 +53,13 @@ def add_sources(parser: argparse.ArgumentParser, *, required: bool) -> None:
 
 
 def sources_of(arguments: argparse.Namespace) -> Sources:
-    from wdistill.answers.options import Sources
+    from wdistill.answers.request import Sources
 
     return Sources(arguments.answers, arguments.gold, arguments.pool)
 
 
 def options_of(arguments: argparse.Namespace) -> AnswerOptions:
-    from wdistill.answers.options import AnswerOptions
+    from wdistill.answers.request import AnswerOptions
     from wdistill.core.settings import flags_given, read_settings
 
     return read_settings(AnswerOptions, flags_given(arguments, AnswerOptions))
@@ -68,7 +68,7 @@ def options_of(arguments: argparse.Namespace) -> AnswerOptions:
 def run_correct(arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from wdistill.answers.correct import correct_files
+    from wdistill.answers.targets import correct_files
     from wdistill.methods.crossfit import need_sklearn
 
     need_sklearn("correct")

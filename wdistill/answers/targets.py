@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import wdistill
-from wdistill.answers.experts import fit_experts
-from wdistill.answers.options import AnswerOptions, Sources
-from wdistill.answers.pool import Pool, Survey, open_pool, survey
-from wdistill.answers.tables import table_options, table_paths, write_tables
+from wdistill.answers.canonical import table_options, table_paths, write_tables
+from wdistill.answers.pool import AnswerPool, Survey, open_pool, survey
+from wdistill.answers.request import AnswerOptions, Sources
+from wdistill.answers.row_models import fit_experts
 from wdistill.core import store
 from wdistill.core.errors import FileError, InputError
 from wdistill.core.settings import to_json
@@ -37,7 +37,7 @@ class AnswersJob:
     """The job that corrects answers: the same as for tables, with names of classes, sources, and the gold rows in it."""
 
     job: CorrectJob
-    pool: Pool
+    pool: AnswerPool
     seen: Survey
 
     @property
@@ -109,7 +109,7 @@ def correct_files(sources: Sources, output: Path, options: AnswerOptions) -> dic
     return record
 
 
-def _tables(pool: Pool, held: JobFolder) -> tuple[Survey, Paths]:
+def _tables(pool: AnswerPool, held: JobFolder) -> tuple[Survey, Paths]:
     """The answers as tables: those of an earlier run, or made now. The answers are counted anew in any case."""
     place = held.scratch(TABLES)
     scratch = held.scratch("scratch")

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from wdistill.answers.experts import TREES, RowExperts, Values
-from wdistill.answers.pool import GoldRows, Pool, usable
+from wdistill.answers.pool import AnswerPool, GoldRows, usable
+from wdistill.answers.row_models import TREES, RowExperts, Values
 from wdistill.core import checks, store
 from wdistill.core.errors import bad_input
 from wdistill.core.progress import progress
@@ -24,7 +24,7 @@ from wdistill.tables.output import parquet_writer
 ANSWERS, EXPERTS, GOLD = "answers.parquet", "experts.parquet", "gold.parquet"
 
 
-def write_tables(pool: Pool, gold: GoldRows, experts: RowExperts | None, folder: Path) -> None:
+def write_tables(pool: AnswerPool, gold: GoldRows, experts: RowExperts | None, folder: Path) -> None:
     """Write the tables of a job into a folder of its own; rows without a usable answer, and gold rows, are not in them."""
     _write(folder / GOLD, iter([_gold(gold, experts)]))
     own = experts if pool.rows is None else None
@@ -39,7 +39,7 @@ def table_paths(folder: Path) -> Paths:
     return Paths([str(folder / GOLD)], [str(path) for path in tables])
 
 
-def table_options(pool: Pool) -> Options:
+def table_options(pool: AnswerPool) -> Options:
     """How those tables are read."""
     experts = (TREES,) if pool.value_columns else ()
     return Options(method="best", targets=pool.options.targets, opinions=experts)
@@ -52,7 +52,7 @@ def _gold(gold: GoldRows, experts: RowExperts | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _answers(pool: Pool, experts: RowExperts | None) -> Iterator[pa.RecordBatch]:
+def _answers(pool: AnswerPool, experts: RowExperts | None) -> Iterator[pa.RecordBatch]:
     """All answers that can be used, without those of gold rows; with what experts say, where the rows stand there too."""
     gold = pa.array(list(pool.numbers), pa.string())
     empty = 0
@@ -81,7 +81,7 @@ def _keys(path: Path) -> NDArray[np.int64]:
     return np.sort(np.concatenate(parts))
 
 
-def _others(pool: Pool, experts: RowExperts, answered: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+def _others(pool: AnswerPool, experts: RowExperts, answered: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
     """What experts say of the answered rows, which stand in a table of their own; `answered` are the keys of their ids."""
     assert pool.rows is not None
     empty = there = 0

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from wdistill.answers.inputs import InputColumns, texts_of
-from wdistill.answers.pool import GoldRows, Pool
+from wdistill.answers.input_columns import InputColumns, texts_of
+from wdistill.answers.pool import AnswerPool, GoldRows
 from wdistill.core.progress import progress
 from wdistill.methods.crossfit import fit_fold_forests, folds_of
 from wdistill.text.directions import directions
@@ -34,14 +34,14 @@ class RowExperts:
     features: TextFeatures | None = None  # of texts
 
 
-def fit_experts(pool: Pool, gold: GoldRows) -> RowExperts | None:
+def fit_experts(pool: AnswerPool, gold: GoldRows) -> RowExperts | None:
     """Experts of texts or inputs; None where neither was named."""
     if pool.options.text:
         return _of_texts(pool, gold, pool.options.text)
     return _of_inputs(pool, gold) if pool.options.inputs else None
 
 
-def _of_texts(pool: Pool, gold: GoldRows, column: str) -> RowExperts:
+def _of_texts(pool: AnswerPool, gold: GoldRows, column: str) -> RowExperts:
     drawn: list[str | None] = []
 
     def texts() -> Iterator[list[str | None]]:
@@ -67,7 +67,7 @@ def _of_texts(pool: Pool, gold: GoldRows, column: str) -> RowExperts:
     return RowExperts(own, predict, features)
 
 
-def _of_inputs(pool: Pool, gold: GoldRows) -> RowExperts:
+def _of_inputs(pool: AnswerPool, gold: GoldRows) -> RowExperts:
     from scipy.sparse import csr_array
 
     columns = InputColumns.of(gold.values, "gold rows")
@@ -88,7 +88,7 @@ def _of_inputs(pool: Pool, gold: GoldRows) -> RowExperts:
     return RowExperts(own, predict)
 
 
-def _values(pool: Pool) -> Iterator[Values]:
+def _values(pool: AnswerPool) -> Iterator[Values]:
     """Texts or inputs of all rows."""
     if pool.rows is not None:
         yield from (values for _, values, _ in pool.row_batches())

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from wdistill.answers.experts import fit_experts
-from wdistill.answers.inputs import texts_of
-from wdistill.answers.options import AnswerOptions, Sources
-from wdistill.answers.pool import Pool, Survey, open_pool, survey
-from wdistill.answers.tables import table_options, table_paths, write_tables
+from wdistill.answers.canonical import table_options, table_paths, write_tables
+from wdistill.answers.input_columns import texts_of
+from wdistill.answers.pool import AnswerPool, Survey, open_pool, survey
+from wdistill.answers.request import AnswerOptions, Sources
+from wdistill.answers.row_models import fit_experts
 from wdistill.core import checks
 from wdistill.methods.advice import Advice, advise
 from wdistill.methods.best import choose
@@ -96,7 +96,7 @@ def advise_answers(sources: Sources, options: AnswerOptions) -> AnswersAdvice:
     return _judged(pool, seen, advice, sample.context, sample.ids)
 
 
-def _judged(pool: Pool, seen: Survey, advice: Advice, context: Context, ids: pa.Array) -> AnswersAdvice:
+def _judged(pool: AnswerPool, seen: Survey, advice: Advice, context: Context, ids: pa.Array) -> AnswersAdvice:
     teacher, labels, m = context.validation["teacher"], context.labels, len(context.labels)
     again = cross_fitted({"teacher": teacher}, labels, context.folds)
     rows = np.arange(m)
@@ -123,7 +123,9 @@ def _changed(teacher: Floats, targets: Floats) -> NDArray[np.int64]:
     return rows[np.argsort(-targets[rows].max(axis=1), kind="stable")][:SHOWN]
 
 
-def _examples(pool: Pool, ids: pa.Array, rows: NDArray[np.int64], teacher: Floats, targets: Floats) -> tuple[Example, ...]:
+def _examples(
+    pool: AnswerPool, ids: pa.Array, rows: NDArray[np.int64], teacher: Floats, targets: Floats
+) -> tuple[Example, ...]:
     keys = ids.take(pa.array(rows)).to_pylist()
     texts, names = _texts(pool, keys), pool.classes.names
     return tuple(
@@ -138,7 +140,7 @@ def _examples(pool: Pool, ids: pa.Array, rows: NDArray[np.int64], teacher: Float
     )
 
 
-def _texts(pool: Pool, keys: Sequence[str]) -> Mapping[str, str]:
+def _texts(pool: AnswerPool, keys: Sequence[str]) -> Mapping[str, str]:
     """The texts of some rows, by id; nothing where there are none."""
     column, wanted, texts = pool.options.text, pa.array(keys, pa.string()), dict[str, str]()
     if column is None or not keys:
