@@ -16,14 +16,14 @@ from wdistill.methods.crossfit import fit_fold_forests, floored_logs, folds_of
 from wdistill.text import linear
 from wdistill.text.directions import directions
 from wdistill.text.features import fit_features
-from wdistill.text.linear import Linear, fit_fold_linear, fit_linear
+from wdistill.text.linear import LinearModel, fit_fold_linear, fit_linear
 
 
 def sparse(rng: np.random.Generator, rows: int, columns: int = 12) -> Any:
     return csr_array(rng.normal(size=(rows, columns)) * (rng.random((rows, columns)) < 0.4))
 
 
-def value(model: Linear, rows: Any, targets: Any, weights: Any) -> float:
+def value(model: LinearModel, rows: Any, targets: Any, weights: Any) -> float:
     """What is minimised."""
     with np.errstate(divide="ignore"):
         logs = np.where(targets > 0, np.log(model(rows)), 0)
@@ -55,7 +55,7 @@ def test_no_point_nearby_is_better(seed: int, classes: int, dense: int) -> None:
     best = value(model, rows, targets, weights)
     for _ in range(5):
         moved = model.coefficients + 0.01 * rng.normal(size=model.coefficients.shape)
-        other = Linear(model.columns, moved, model.biases + 0.01 * rng.normal(size=classes), model.seen, classes, 0.2)
+        other = LinearModel(model.columns, moved, model.biases + 0.01 * rng.normal(size=classes), model.seen, classes, 0.2)
         assert value(other, rows, targets, weights) > best - 1e-7
 
 
@@ -71,6 +71,15 @@ def test_a_weight_is_a_number_of_rows_and_a_target_a_share_of_them() -> None:
     assert np.allclose(split(rows), fit_linear(rows, 0.75 * hard + 0.25 * other, None, 0.5)(rows), atol=1e-4)
     without = fit_linear(rows, hard, np.arange(30) >= 10, 0.5)
     assert np.allclose(without(rows), fit_linear(rows[10:], hard[10:], None, 0.5)(rows), atol=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_rows_may_be_equal_or_empty_and_of_any_size(scale: float) -> None:
+    rng = np.random.default_rng(6)
+    rows = vstack([sparse(rng, 10, 50), csr_array((2, 50))], format="csr") * scale
+    rows, targets = vstack([rows, rows], format="csr"), rng.dirichlet([1, 1, 1], 12)
+    twice = fit_linear(rows, np.concatenate([targets, targets]), np.full(24, 0.5), 0.3 * scale**2)
+    assert np.allclose(twice(rows[:12]), fit_linear(rows[:12], targets, None, 0.3 * scale**2)(rows[:12]), atol=1e-3)
 
 
 def test_the_same_rows_give_the_same_bits() -> None:

@@ -21,13 +21,13 @@ from wdistill.weights.confidence import Floats
 
 PENALTIES = (1.0, 0.1, 0.01, 0.001)  # from which cross-validation chooses
 DENSE = 3000  # rows up to which they are turned into as many columns
-JITTER = 1e-9  # added to the squared length of a row, which is about 1
+JITTER = 1e-9  # added to the squared length of every row, as a share of the largest
 OPTIONS = {"maxiter": 2000, "maxfun": 4000, "ftol": 1e-9, "gtol": 1e-6}
 Rows = Any  # a scipy.sparse.csr_array (n, d)
 
 
 @dataclass(frozen=True, eq=False)
-class Linear:
+class LinearModel:
     """A fitted logistic regression; a class that it has not seen gets 0."""
 
     columns: Ints  # (c,) columns that the rows of its training had
@@ -50,7 +50,7 @@ def fit_linear(
     weights: Floats | None = None,
     penalty: float | Sequence[float] = PENALTIES,
     folds: Ints | None = None,
-) -> Linear:
+) -> LinearModel:
     """A regression from sparse rows (n, d), targets (n, K) and weights (n,), which are 1 unless given.
 
     Of several penalties, the one with the smallest cross-entropy out of `folds` (n,) is taken; of five
@@ -103,7 +103,7 @@ class _Coordinates:
     def inputs(self) -> Any:
         return self.rows if self.triangle is None else self.triangle
 
-    def back(self, model: Linear) -> Linear:
+    def back(self, model: LinearModel) -> LinearModel:
         """A regression on `inputs`, as one on the rows."""
         from scipy.linalg import solve_triangular
 
@@ -119,11 +119,11 @@ def _coordinates(rows: Rows) -> _Coordinates:
     if not 0 < inputs.shape[0] <= min(DENSE, len(columns)):
         return _Coordinates(inputs, columns, None)
     products = (inputs @ inputs.T).toarray()
-    products[np.diag_indices_from(products)] += JITTER  # rows may be equal, or zero
+    products[np.diag_indices_from(products)] += JITTER * (products.diagonal().max() or 1)  # rows may be equal, or zero
     return _Coordinates(inputs, columns, np.linalg.cholesky(products))
 
 
-def _fit(inputs: Any, targets: Floats, weights: Floats, penalties: Sequence[float], folds: Ints | None) -> Linear:
+def _fit(inputs: Any, targets: Floats, weights: Floats, penalties: Sequence[float], folds: Ints | None) -> LinearModel:
     """A regression on dense or sparse inputs, with the best of the penalties."""
     if folds is not None and len(penalties) > 1:
         losses = _losses(inputs, targets, weights, penalties, folds)
@@ -143,7 +143,7 @@ def _losses(inputs: Any, targets: Floats, weights: Floats, penalties: Sequence[f
     return losses
 
 
-def _path(inputs: Any, targets: Floats, weights: Floats, penalties: Sequence[float]) -> list[Linear]:
+def _path(inputs: Any, targets: Floats, weights: Floats, penalties: Sequence[float]) -> list[LinearModel]:
     """A regression for every penalty, each beginning where the one before has ended."""
     from scipy.optimize import minimize
 
@@ -164,7 +164,7 @@ def _path(inputs: Any, targets: Floats, weights: Floats, penalties: Sequence[flo
         point = minimize(loss, point, jac=True, method="L-BFGS-B", options=OPTIONS).x
         table = point.reshape(-1, len(seen))
         whole = np.arange(inputs.shape[1])
-        models.append(Linear(whole, table[:-1].copy(), table[-1].copy(), seen, targets.shape[1], penalty))
+        models.append(LinearModel(whole, table[:-1].copy(), table[-1].copy(), seen, targets.shape[1], penalty))
     return models
 
 
@@ -182,7 +182,7 @@ LabeledTexts = tuple[Rows, NDArray[np.integer]]  # sparse rows (n, d), labels (n
 class FoldLinear:
     """Regressions, each fitted to the labeled rows and to the gold rows of all folds but one; called as `FoldForests`."""
 
-    models: tuple[Linear, ...]
+    models: tuple[LinearModel, ...]
     folds: Ints  # (m,) of every gold row, the model that has not seen it
 
     def log_probabilities(self, rows: Rows, gold: slice | None = None) -> Floats:
