@@ -49,6 +49,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.weigh
 	$(BIN)/python -m benchmarks.distill
 	$(BIN)/python -m benchmarks.advise
+	$(BIN)/python -m benchmarks.text
 
 memory: setup
 	$(BIN)/python -m benchmarks.memory

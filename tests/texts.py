@@ -42,14 +42,14 @@ characters = st.one_of(
 texts = st.one_of(st.none(), st.sampled_from(AWKWARD), st.text(characters, max_size=40))
 
 
-def reviews(rows: int, seed: int = 0, classes: int = 2) -> tuple[list[str], np.ndarray]:
-    """Texts of 20 to 60 made-up words, a few of which are more frequent in one class; and their classes (rows,)."""
+def reviews(rows: int, seed: int = 0, classes: int = 2, tilt: float = 1.7) -> tuple[list[str], np.ndarray]:
+    """Texts of 20 to 60 made-up words, and their classes (rows,). A tenth of words is `tilt` times as frequent in one."""
     rng = np.random.default_rng(seed)
     words = np.array([f"w{number}" for number in range(800)])
     frequencies = 1 / np.arange(10, 810)
     labels = rng.integers(0, classes, rows)
     found = []
     for label in labels:
-        tilted = frequencies * np.where(np.arange(800) % (5 * classes) == label, 1.7, 1.0)
+        tilted = frequencies * np.where(np.arange(800) % 10 == label, tilt, 1.0)
         found.append(" ".join(rng.choice(words, rng.integers(20, 60), p=tilted / tilted.sum())))
     return found, labels

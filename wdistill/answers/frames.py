@@ -54,7 +54,7 @@ def _column(values: Any) -> Any:
 
 @contextmanager
 def as_files(**frames: Any) -> Iterator[Callable[[str], str | None]]:
-    """A function that gives the path of each by name; what is in memory is copied into files that last as long as the block."""
+    """A function that gives the path of each by name; what is in memory is copied into files, until the block ends."""
     with TemporaryDirectory(prefix="wdistill-") as folder:
         paths: dict[str, str | None] = {}
         for name, frame in frames.items():
