@@ -22,6 +22,8 @@ import numpy as np
 
 from wdistill.core.errors import BusyError, StorageError
 
+TEMPORARY = re.compile(r"\.(.+)\.([0-9]+)\.([0-9a-f]{16})\.tmp")  # name, process, mark
+
 
 def before(operation: str, path: Path) -> None:
     """Called before every operation on the disk. It does nothing; tests replace it to kill, fail or count."""
@@ -33,11 +35,28 @@ def writing(path: Path, *, temporary: Path | None = None) -> Iterator[BinaryIO]:
 
     `temporary` is where the bytes go until then: beside `path`, or in another folder of the same file system.
     """
-    unfinished = temporary or path.with_name(f".{path.name[:200]}.{os.getpid()}.tmp")
-    with _removed_on_error(unfinished, path):
-        with _synced(unfinished) as file:
+    scratch = temporary or temporary_name(path)
+    with _removed_on_error(scratch, path):
+        with _synced(scratch) as file:
             yield file
-        _rename(unfinished, path)
+        _rename(scratch, path)
+
+
+def temporary_name(path: Path) -> Path:
+    """Where the bytes of a file go until it is whole; the name carries a mark that nobody else's file has by chance."""
+    name, process = path.name[:200], str(os.getpid())
+    return path.with_name(f".{name}.{process}.{_mark(name, process)}.tmp")
+
+
+def unfinished_writes(folder: Path, *names: str) -> list[Path]:
+    """The temporary files that killed processes left in a folder: of files of these names, or of any."""
+    found = [(path, TEMPORARY.fullmatch(path.name)) for path in folder.glob(".*.tmp")]
+    ours = [(path, match[1]) for path, match in found if match and match[3] == _mark(match[1], match[2])]
+    return sorted(path for path, name in ours if (name in names or not names) and path.is_file() and not path.is_symlink())
+
+
+def _mark(name: str, process: str) -> str:
+    return digest(f"wdistill writes {name} in process {process}".encode())[:16]
 
 
 @contextmanager
@@ -176,7 +195,12 @@ def waiting_for(path: Path) -> Iterator[None]:
 
 def is_lock(path: Path) -> bool:
     """Whether a file is a lock that `lock` made, and no other file of that name."""
-    content = path.read_bytes()[:1000].decode(errors="replace") if path.is_file() and not path.is_symlink() else "no lock"
+    if path.is_symlink() or not path.is_file():
+        return False
+    try:
+        content = path.read_bytes()[:1000].decode(errors="replace")
+    except FileNotFoundError:  # its owner has just removed it
+        return True
     return re.fullmatch(r"(process [0-9]+ on .*, since [0-9 :-]+)?", content) is not None
 
 
@@ -192,8 +216,12 @@ def _locked(folder: Path) -> int:
     lock = folder / "lock"
     while True:
         make_folder(folder)
+        if not is_lock(lock) and os.path.lexists(lock):
+            what, found, expected = "something else is in the way", "no lock of wdistill", "no file of this name"
+            remedy = "move it elsewhere or remove it; nothing was touched"
+            raise StorageError(what, where=str(lock), found=found, expected=expected, remedy=remedy)
         try:
-            handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except FileNotFoundError:
             continue
         except OSError as error:
