@@ -19,7 +19,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.reliability import artefacts, faults, foreign, fuzz, rot, seeded
+from tests.reliability import artefacts, faults, foreign, fuzz, joins, rot, seeded
 from tests.reliability.jobs import JOBS, prepare_process
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -55,6 +55,8 @@ def goals(nightly: bool, seed: int) -> Iterator[Goal]:
         yield Goal(f"flips, cuts and losses: {name}", "0 silent changes", partial(prove, 250 if nightly else 60, seed))
     cases = partial(foreign.prove, 2_000 if nightly else 80, seed)
     yield Goal("files of others under names that we use", "every one stays as it is", cases)
+    cases = partial(joins.prove, 5_000 if nightly else 250, seed)
+    yield Goal("tables in any format, order and number of files", "joined by id, or refused", cases)
     mutants = 1_000_000 if nightly else 3_000
     target = "0 crashes, hangs, undeclared errors or silent changes"
     yield Goal("known bugs put into the code", "every one is caught", partial(seeded.prove, len(seeded.DEFECTS), seed))
