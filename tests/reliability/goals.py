@@ -51,6 +51,8 @@ def goals(nightly: bool, seed: int) -> Iterator[Goal]:
             every = 1 if nightly else job.every
             name = f"{words} at {'every' if every == 1 else f'every {every}th'} operation of {job.name}"
             yield Goal(name, "same bytes when started again", partial(faults.sweep, job, fault, every, seed))
+    ends = partial(faults.after_the_end, JOBS.values())
+    yield Goal("power cut after the last operation of every job", "nothing is lost, nothing comes back", ends)
     for name, prove in rot.GATES.items():
         yield Goal(f"flips, cuts and losses: {name}", "0 silent changes", partial(prove, 250 if nightly else 60, seed))
     cases = partial(foreign.prove, 2_000 if nightly else 80, seed)

@@ -93,11 +93,13 @@ def _removed_on_error(unfinished: Path, path: Path) -> Iterator[None]:
 
 
 def sync(path: Path) -> None:
-    """Bring a scratch file that was appended to onto the disk."""
+    """Bring a scratch file that was appended to onto the disk, and its name in its folder."""
     try:
         before("sync", path)
         with path.open("rb") as file:
             os.fsync(file.fileno())
+        before("sync", path.parent)
+        _sync_folder(path.parent)
     except OSError as error:
         raise storage_error(error, path) from error
 
@@ -145,22 +147,33 @@ def _rename(unfinished: Path, path: Path) -> None:
 
 
 def make_folder(path: Path, *, parents: bool = False) -> None:
+    """Make a folder, unless it is there; no power cut takes it away again."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
     try:
         if not path.is_dir():
             before("make", path)
         path.mkdir(exist_ok=True, parents=parents)
+        for each in reversed(missing):
+            before("sync", each.parent)
+            _sync_folder(each.parent)
     except OSError as error:
         raise storage_error(error, path) from error
 
 
-def remove(path: Path) -> None:
-    """Remove a file, or a folder with all that is in it; only called on files that this package wrote."""
+def remove(path: Path, *, scratch: bool = False) -> None:
+    """Remove a file, or a folder with all that is in it; only called on files that this package wrote.
+
+    Scratch may come back after a power cut: whoever starts next removes it.
+    """
     try:
         before("remove", path)
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+        if not scratch:
+            before("sync", path.parent)
+            _sync_folder(path.parent)
     except OSError as error:
         raise storage_error(error, path) from error
 

@@ -104,14 +104,14 @@ class JobFolder:
         listed = {part.file for part in self.parts} | {self.scratch(f"aligned-{number}").name for number in self.aligned}
         for path in _with_token(self.folder, self.token):
             if path.name not in listed:
-                store.remove(path)
+                store.remove(path, scratch=True)
 
     def clear(self) -> None:
         """Remove all that is ours, and the folder, if it is empty then."""
         self.parts, self.aligned = [], {}
         self.sweep()
         for name in (*RECORDS, "lock"):
-            store.remove(self.folder / name)
+            store.remove(self.folder / name, scratch=True)
         if not any(self.folder.iterdir()):
             store.remove(self.folder)
 
