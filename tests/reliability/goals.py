@@ -19,8 +19,8 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.reliability import artefacts, faults, foreign, fuzz, joins, rot, seeded
-from tests.reliability.jobs import JOBS, prepare_process
+from tests.reliability import artefacts, faults, foreign, fuzz, joins, rot, seeded, workers
+from tests.reliability.jobs import JOBS, TWO_WORKERS, prepare_process
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "reliability.md"
@@ -53,6 +53,10 @@ def goals(nightly: bool, seed: int) -> Iterator[Goal]:
             yield Goal(name, "same bytes when started again", partial(faults.sweep, job, fault, every, seed))
     ends = partial(faults.after_the_end, JOBS.values())
     yield Goal("power cut after the last operation of every job", "nothing is lost, nothing comes back", ends)
+    number = 60 if nightly else 4
+    for fault, words in kinds.items():
+        name = f"{words} at {number} operations of {TWO_WORKERS.name}, theirs and the parent's"
+        yield Goal(name, "same bytes when started again", partial(workers.sweep, fault, number, seed))
     for name, prove in rot.GATES.items():
         yield Goal(f"flips, cuts and losses: {name}", "0 silent changes", partial(prove, 250 if nightly else 60, seed))
     cases = partial(foreign.prove, 2_000 if nightly else 80, seed)
