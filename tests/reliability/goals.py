@@ -19,7 +19,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.reliability import artefacts, faults, foreign, fuzz, joins, rot, seeded, workers
+from tests.reliability import artefacts, faults, foreign, fuzz, joins, rot, seeded, suites, workers
 from tests.reliability.jobs import JOBS, TWO_WORKERS, prepare_process
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -63,6 +63,11 @@ def goals(nightly: bool, seed: int) -> Iterator[Goal]:
     yield Goal("files of others under names that we use", "every one stays as it is", cases)
     cases = partial(joins.prove, 5_000 if nightly else 250, seed)
     yield Goal("tables in any format, order and number of files", "joined by id, or refused", cases)
+    fewer = "" if nightly else "not all_odd_settings and not flags1 and not flags2 and not distill-2"  # the longest
+    odd = partial(suites.prove, "tests/test_environments.py", "proof", fewer)
+    yield Goal("hostile folders, closed streams, missing libraries, odd settings", "every command works, or says why", odd)
+    harm = partial(suites.prove, "tests/test_hostile.py", "proof or not proof" if nightly else "not proof")
+    yield Goal("files that mean harm", "refused, or read, within 256 MB beyond their size and 5 s", harm)
     mutants = 1_000_000 if nightly else 3_000
     target = "0 crashes, hangs, undeclared errors or silent changes"
     yield Goal("known bugs put into the code", "every one is caught", partial(seeded.prove, len(seeded.DEFECTS), seed))
