@@ -132,7 +132,8 @@ def test_the_manifest_comes_last_and_nothing_goes_before_it(tmp_path: Path) -> N
         steps = [word.split()[0] for word in seen if word.split()[1].strip(".").startswith((f"{name}.", name))]
         assert steps == ["open", "write", "write", "sync", "rename"]
         assert seen[seen.index(f"rename {name}") + 1].startswith("sync ")
-    assert set(seen[manifest + 2 :]) == {"remove checkpoint-2-0.safetensors", "remove generation-000002.json"}
+    removals = ["remove checkpoint-2-0.safetensors", "remove generation-000002.json"]
+    assert [word for word in seen[manifest + 2 :] if word != f"sync {tmp_path.name}"] == removals
 
 
 @pytest.mark.slow
@@ -164,8 +165,8 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) 
     """Files of others stay, whatever their names: only what a manifest lists, and unfinished writes, are removed."""
     wanted = snapshots(tmp_path)
     (tmp_path / "mine").mkdir()
-    for name in (".checkpoint-4-0.safetensors.123.tmp", "deep/.weights.7.tmp"):
-        (tmp_path / name).write_bytes(b"half")
+    for name in ("checkpoint-4-0.safetensors", "deep/weights"):
+        store.temporary_name(tmp_path / name).write_bytes(b"half")
     mine = (
         "notes.txt",
         "generation-of-mine.json",
@@ -177,11 +178,14 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) 
         "checkpoint-1-0.safetensors",
         ".my.tmp",
         ".my.7.tmp",
+        ".checkpoint-4-0.safetensors.123.tmp",
+        ".checkpoint-4-0.safetensors.123.0123456789abcdef.tmp",
         "mine/.weights.json.7.tmp",
     )
     for name in mine:
         (tmp_path / name).write_bytes(b"mine")
-    links = {".link.json.7.tmp": tmp_path / "notes.txt", "weights": tmp_path / "mine"}
+    link = store.temporary_name(tmp_path / "link.json").name
+    links = {link: tmp_path / "notes.txt", "weights": tmp_path / "mine"}
     for name, target in links.items():
         (tmp_path / name).symlink_to(target)
     with pytest.warns(WdistillWarning):
@@ -189,7 +193,7 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) 
     checkpoints.clean()
     manifests = {"generation-000002.json", "generation-000003.json"}
     left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if not path.is_dir()}
-    assert left == {*wanted[2], *wanted[3], *mine, *manifests, ".link.json.7.tmp"}
+    assert left == {*wanted[2], *wanted[3], *mine, *manifests, link}
     checkpoints.commit({"step": 4}, {"checkpoint-5-0.safetensors": b"five"}, ["checkpoint-3-0.safetensors"])
     checkpoints.commit({"step": 5}, {"checkpoint-6-0.safetensors": b"six"}, ["checkpoint-5-0.safetensors"])
     assert loaded(tmp_path)[0] == 5 and all((tmp_path / name).read_bytes() == b"mine" for name in mine)
@@ -224,6 +228,20 @@ def test_a_folder_that_can_neither_be_written_nor_cleaned_is_a_storage_error(
     monkeypatch.setattr(Path, "unlink", refuse)
     with failing(1, errno.EROFS), pytest.raises(StorageError, match="made up"):
         write_bytes(tmp_path / "file", b"content")
+
+
+def test_what_is_no_lock_is_not_locked_and_stays(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_bytes(b"process of the work")
+    for number, put in enumerate((Path.mkdir, lambda path: path.symlink_to(tmp_path / "notes"), Path.touch)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        put(folder / "lock")
+        if number == 2:
+            (folder / "lock").write_bytes(b"process of the work")
+        with pytest.raises(StorageError, match="something else is in the way"), store.lock(folder):
+            pass
+        assert (folder / "lock").is_dir() if number == 0 else (folder / "lock").read_bytes() == b"process of the work"
+        assert (folder / "lock").is_symlink() == (number == 1)
 
 
 def test_a_full_disk_does_not_hinder_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

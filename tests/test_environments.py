@@ -75,6 +75,25 @@ def test_nothing_is_imported_from_the_current_folder(hostile: Path, words: list[
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("words", [[*WEIGH, "--output", "out.parquet"], [*DISTILL, "--workers", "2", "--run", "run"]])
+def test_the_module_as_a_program_imports_nothing_from_the_current_folder_but_itself(hostile: Path, words: list[str]) -> None:
+    (hostile / "wdistill.py").unlink()  # Python itself would run it
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "wdistill", *words]
+    done = subprocess.run(command, cwd=hostile, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert not (hostile / "imported").exists() and done.returncode == 0, done.stderr
+
+
+def test_a_checkout_keeps_its_own_folder_on_the_module_path(tmp_path: Path) -> None:
+    for folder in (ROOT, tmp_path):
+        code = f"import sys; sys.argv = ['-m']; sys.path.insert(0, {str(folder)!r}); import wdistill; print(sys.path[0])"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+        assert (done.stdout.strip() == str(folder)) == (folder == ROOT)
+
+
+@pytest.mark.slow
 def test_processes_that_decode_and_read_import_nothing_from_the_current_folder(hostile: Path) -> None:
     code = f"""
 import sys

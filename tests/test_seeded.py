@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +12,11 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from tests.killing import child, fingerprint
+from tests.killing import child
 from tests.reliability import seeded
-from tests.reliability.faults import PowerCut
-from tests.reliability.jobs import JOBS, as_command, prepare_process
+from tests.reliability.faults import finish_and_lose
+from tests.reliability.hooks import PowerCut
+from tests.reliability.jobs import JOBS, prepare_process
 from wdistill import debiasing_weight
 from wdistill.core import sealed, store
 from wdistill.core.errors import FileError
@@ -21,23 +24,23 @@ from wdistill.training import export
 
 
 @pytest.mark.kill
-@pytest.mark.parametrize("name", ["data", "joined weigh"])
+@pytest.mark.parametrize("name", ["data", "joined weigh", "distill"])
 def test_what_a_job_has_finished_survives_a_power_cut(tmp_path: Path, name: str) -> None:
-    job, power = JOBS[name], PowerCut(0)
+    assert finish_and_lose(replace(JOBS[name], run=prepared(JOBS[name].run)), tmp_path / "deep" / "job") == ""
 
-    def run_and_lose(folder: Path) -> None:
+
+def prepared(run: Callable[[Path], None]) -> Callable[[Path], None]:
+    def prepare_and_run(folder: Path) -> None:
         prepare_process()
-        job.run(folder)
-        before = fingerprint(folder)
-        power.lose()
-        os._exit(0 if before and fingerprint(folder) == before else 7)
+        folder.parent.mkdir()
+        run(folder)
 
-    assert child(tmp_path / "job", power, as_command(run_and_lose)) == 0
+    return prepare_and_run
 
 
 @pytest.mark.kill
 def test_a_power_cut_takes_what_was_not_truly_synced(tmp_path: Path) -> None:
-    power, path = PowerCut(0), tmp_path / "x"
+    power, path = PowerCut(), tmp_path / "x"
 
     def write_and_lose(folder: Path) -> None:
         store.write_bytes(tmp_path / "first", b"1")  # from now on syncs are watched

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.killing import child
+from wdistill.core import store
 from wdistill.core.errors import UnfinishedError
 from wdistill.core.processes import process_pool
 from wdistill.core.signals import Stop
+from wdistill.training import workers
 from wdistill.training.stage import StoppedError
 from wdistill.training.workers import _in_parallel
 
@@ -41,6 +46,20 @@ def test_a_broken_pool_is_an_unfinished_run(late: bool, number: int | None, erro
         stop.signal = number
     with pytest.raises(error):
         _in_parallel(BrokenPool(late), [SimpleNamespace(name="teacher"), SimpleNamespace(name="student")], stop)  # type: ignore[arg-type,list-item]
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("ends", [lambda: None, lambda: 1 / 0], ids=["well", "badly"])
+def test_a_worker_that_is_stopped_as_its_job_ends_waits_for_no_other(ends: Callable[[], object], tmp_path: Path) -> None:
+    def run(folder: Path) -> None:
+        def stopped_at_the_end(*_: object) -> None:
+            workers._on_sigterm(signal.SIGTERM, None)
+            ends()
+
+        workers.run_job, workers._messages = stopped_at_the_end, SimpleNamespace(send=print)
+        workers._run_packed(pickle.dumps(None))
+
+    assert child(tmp_path, store.before, run) == 128 + signal.SIGTERM
 
 
 def nothing() -> None: ...

@@ -3,6 +3,8 @@
 Names that have to do with training are imported when they are first used.
 """
 
+import wdistill.core.module_path  # noqa: F401  # isort: skip  (first: what follows is not from the current folder)
+
 from typing import TYPE_CHECKING, Any
 
 from wdistill.core.errors import (

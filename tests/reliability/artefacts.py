@@ -111,7 +111,13 @@ ARTEFACTS = (
         "the next export, if a record lists it",
     ),
     Artefact(r"student/\.?student\.json", "training/export.py", "its own digest", "load_student", "the next export"),
-    Artefact(r"(.*/)?\.[^/]+\.\d+\.tmp", "core/store.py", TEMPORARY, "nobody", "the process that wrote it, or the next one"),
+    Artefact(
+        r"(.*/)?\.[^/]+\.\d+\.[0-9a-f]{16}\.tmp",
+        "core/store.py",
+        TEMPORARY,
+        "nobody",
+        "the process that wrote it, or the next one, by its mark",
+    ),
 )
 
 

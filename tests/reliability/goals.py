@@ -19,8 +19,8 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.reliability import artefacts, cases, faults, fuzz, rot, seeded
-from tests.reliability.jobs import JOBS, prepare_process
+from tests.reliability import artefacts, cases, faults, foreign, fuzz, joins, rot, seeded, suites, workers
+from tests.reliability.jobs import JOBS, TWO_WORKERS, prepare_process
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "reliability.md"
@@ -51,10 +51,25 @@ def goals(nightly: bool, seed: int) -> Iterator[Goal]:
             every = 1 if nightly else job.every
             name = f"{words} at {'every' if every == 1 else f'every {every}th'} operation of {job.name}"
             yield Goal(name, "same bytes when started again", partial(faults.sweep, job, fault, every, seed))
+    ends = partial(faults.after_the_end, JOBS.values())
+    yield Goal("power cut after the last operation of every job", "nothing is lost, nothing comes back", ends)
+    number = 60 if nightly else 4
+    for fault, words in kinds.items():
+        name = f"{words} at {number} operations of {TWO_WORKERS.name}, theirs and the parent's"
+        yield Goal(name, "same bytes when started again", partial(workers.sweep, fault, number, seed))
     for name, prove in rot.GATES.items():
         yield Goal(f"flips, cuts and losses: {name}", "0 silent changes", partial(prove, 250 if nightly else 60, seed))
     catalogue = "the catalogue of 144 faults and bad inputs"
     yield Goal(catalogue, cases.target(nightly), partial(cases.prove_all, nightly))
+    others = partial(foreign.prove, 2_000 if nightly else 80, seed)
+    yield Goal("files of others under names that we use", "every one stays as it is", others)
+    tables = partial(joins.prove, 5_000 if nightly else 250, seed)
+    yield Goal("tables in any format, order and number of files", "joined by id, or refused", tables)
+    fewer = "" if nightly else "not all_odd_settings and not flags1 and not flags2 and not distill-2"  # the longest
+    odd = partial(suites.prove, "tests/test_environments.py", "proof", fewer)
+    yield Goal("hostile folders, closed streams, missing libraries, odd settings", "every command works, or says why", odd)
+    harm = partial(suites.prove, "tests/test_hostile.py", "proof or not proof" if nightly else "not proof")
+    yield Goal("files that mean harm", "refused, or read, within 256 MB beyond their size and 5 s", harm)
     mutants = 1_000_000 if nightly else 3_000
     target = "0 crashes, hangs, undeclared errors or silent changes"
     yield Goal("known bugs put into the code", "every one is caught", partial(seeded.prove, len(seeded.DEFECTS), seed))

@@ -18,7 +18,7 @@ import torch._dynamo
 import wdistill.report.page
 from tests import killing
 from tests.tables import columns, take, write
-from wdistill import WdistillError, cli
+from wdistill import WdistillError, cli, debiased, fidelity
 from wdistill.datasets.prepared import Dataset, ImageSplit, save_prepared
 from wdistill.methods.best import best
 from wdistill.tables import weigh
@@ -88,6 +88,13 @@ def _distill_best(folder: Path) -> None:
     distill(MLP(6, 3, (8,)), MLP(6, 3, (4,)), **killing.splits(), rule=best, recipe=recipe, run=folder)
 
 
+def _two_workers(folder: Path) -> None:
+    torch.manual_seed(0)
+    recipe = replace(killing.RECIPE, teacher_epochs=1, student_epochs=1, epochs=2, workers=2)
+    models = MLP(6, 3, (8,)), MLP(6, 3, (4,))
+    distill(*models, **killing.splits(), rule=[debiased, fidelity], recipe=recipe, run=folder)
+
+
 def _data(folder: Path) -> None:
     images = [ImageSplit(np.arange(n * 12, dtype=np.uint8).reshape(n, 3, 2, 2), np.arange(n) % 2) for n in (6, 4)]
     save_prepared(folder / "data", Dataset("mnist", 2, *images, official=False, source="made up"))
@@ -111,6 +118,8 @@ JOBS = {
         Job("export", _export, every=7),
     )
 }
+
+TWO_WORKERS = Job("distill with two workers", _two_workers)  # in several processes: see workers.py
 
 
 def as_command(run: Callable[[Path], None]) -> Callable[[Path], None]:

@@ -88,8 +88,8 @@ DEFECTS = (
     Defect(
         "write in place",
         "wdistill/core/store.py",
-        """    unfinished = temporary or path.with_name(f".{path.name[:200]}.{os.getpid()}.tmp")""",
-        """    unfinished = temporary or path""",
+        """    scratch = temporary or temporary_name(path)""",
+        """    scratch = temporary or path""",
         sweep("data", "kill", 2),
     ),
     Defect(
@@ -138,8 +138,8 @@ DEFECTS = (
     Defect(
         "foreign files in the folder of parts are not refused",
         "wdistill/tables/parts.py",
-        """    if names - ours or links:""",
-        """    if links:""",
+        """    if names - ours or foreign:""",
+        """    if foreign:""",
         pytest_check("tests/test_parts.py::test_what_is_not_ours_is_never_removed"),
     ),
     Defect(

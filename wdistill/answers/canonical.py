@@ -124,7 +124,7 @@ def _write(path: Path, batches: Iterator[pa.RecordBatch]) -> None:
     first = next(batches, None)
     if first is None:
         raise checks.no_rows("--answers")
-    with store.writing(path) as file, parquet_writer(file, first.schema) as writer:
+    with store.synced(path) as file, parquet_writer(file, first.schema) as writer:
         writer.write_batch(first)
         for batch in batches:
             writer.write_batch(batch)

@@ -249,7 +249,7 @@ def _write_plan(advice: Advice, sample: SampledPredictions, gold: Any, path: Pat
     ids = sample.ids.take(pa.array(np.concatenate([judging, teaching])))
     table = pa.table({"id": ids, "use": pa.array(use)})
     assembly = output.Assembly(table.schema, table.num_rows, lambda: iter(table.to_batches()), escape)
-    output.write_output(path, path.with_name(f".{path.name}.tmp"), assembly, {"rows": table.num_rows})
+    output.write_output(path, None, assembly, {"rows": table.num_rows})
 
 
 def tables(advice: Advice, names: Sequence[str] | None) -> Iterator[Any]:

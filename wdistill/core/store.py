@@ -24,6 +24,7 @@ import numpy as np
 from wdistill.core.errors import BusyError, StorageError
 
 NO_LOCKS = "choose a file system with locks (flock), such as a disk of this machine"
+TEMPORARY = re.compile(r"\.(.+)\.([0-9]+)\.([0-9a-f]{16})\.tmp")  # name, process, mark
 
 
 def before(operation: str, path: Path) -> None:
@@ -36,11 +37,28 @@ def writing(path: Path, *, temporary: Path | None = None) -> Iterator[BinaryIO]:
 
     `temporary` is where the bytes go until then: beside `path`, or in another folder of the same file system.
     """
-    unfinished = temporary or path.with_name(f".{path.name[:200]}.{os.getpid()}.tmp")
-    with _removed_on_error(unfinished, path):
-        with _synced(unfinished) as file:
+    scratch = temporary or temporary_name(path)
+    with _removed_on_error(scratch, path):
+        with _synced(scratch) as file:
             yield file
-        _rename(unfinished, path)
+        _rename(scratch, path)
+
+
+def temporary_name(path: Path) -> Path:
+    """Where the bytes of a file go until it is whole; the name carries a mark that nobody else's file has by chance."""
+    name, process = path.name[:200], str(os.getpid())
+    return path.with_name(f".{name}.{process}.{_mark(name, process)}.tmp")
+
+
+def unfinished_writes(folder: Path, *names: str) -> list[Path]:
+    """The temporary files that killed processes left in a folder: of files of these names, or of any."""
+    found = [(path, TEMPORARY.fullmatch(path.name)) for path in folder.glob(".*.tmp")]
+    ours = [(path, match[1]) for path, match in found if match and match[3] == _mark(match[1], match[2])]
+    return sorted(path for path, name in ours if (name in names or not names) and path.is_file() and not path.is_symlink())
+
+
+def _mark(name: str, process: str) -> str:
+    return digest(f"wdistill writes {name} in process {process}".encode())[:16]
 
 
 @contextmanager
@@ -77,11 +95,13 @@ def _removed_on_error(unfinished: Path, path: Path) -> Iterator[None]:
 
 
 def sync(path: Path) -> None:
-    """Bring a scratch file that was appended to onto the disk."""
+    """Bring a scratch file that was appended to onto the disk, and its name in its folder."""
     try:
         before("sync", path)
         with path.open("rb") as file:
             os.fsync(file.fileno())
+        before("sync", path.parent)
+        _sync_folder(path.parent)
     except OSError as error:
         raise storage_error(error, path) from error
 
@@ -129,22 +149,33 @@ def _rename(unfinished: Path, path: Path) -> None:
 
 
 def make_folder(path: Path, *, parents: bool = False) -> None:
+    """Make a folder, unless it is there; no power cut takes it away again."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
     try:
         if not path.is_dir():
             before("make", path)
         path.mkdir(exist_ok=True, parents=parents)
+        for each in reversed(missing):
+            before("sync", each.parent)
+            _sync_folder(each.parent)
     except OSError as error:
         raise storage_error(error, path) from error
 
 
-def remove(path: Path) -> None:
-    """Remove a file, or a folder with all that is in it; only called on files that this package wrote."""
+def remove(path: Path, *, scratch: bool = False) -> None:
+    """Remove a file, or a folder with all that is in it; only called on files that this package wrote.
+
+    Scratch may come back after a power cut: whoever starts next removes it.
+    """
     try:
         before("remove", path)
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+        if not scratch:
+            before("sync", path.parent)
+            _sync_folder(path.parent)
     except OSError as error:
         raise storage_error(error, path) from error
 
@@ -179,7 +210,12 @@ def waiting_for(path: Path) -> Iterator[None]:
 
 def is_lock(path: Path) -> bool:
     """Whether a file is a lock that `lock` made, and no other file of that name."""
-    content = path.read_bytes()[:1000].decode(errors="replace") if path.is_file() and not path.is_symlink() else "no lock"
+    if path.is_symlink() or not path.is_file():
+        return False
+    try:
+        content = path.read_bytes()[:1000].decode(errors="replace")
+    except FileNotFoundError:  # its owner has just removed it
+        return True
     return re.fullmatch(r"(process [0-9]+ on .*, since [0-9 :-]+)?", content) is not None
 
 
@@ -195,8 +231,12 @@ def _locked(folder: Path) -> int:
     lock = folder / "lock"
     while True:
         make_folder(folder)
+        if not is_lock(lock) and os.path.lexists(lock):
+            what, found, expected = "something else is in the way", "no lock of wdistill", "no file of this name"
+            remedy = "move it elsewhere or remove it; nothing was touched"
+            raise StorageError(what, where=str(lock), found=found, expected=expected, remedy=remedy)
         try:
-            handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except FileNotFoundError:
             continue
         except OSError as error:

@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -63,10 +62,10 @@ class Dataset:
 def check_folder(folder: Path) -> None:
     """Raise where a folder holds something other than a data set that was prepared, or begun."""
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    names = {name for name in names if name != "lock" and not re.fullmatch(rf"\.{OWNER}\.\d+\.tmp", name)}
+    names -= {"lock", *(path.name for path in store.unfinished_writes(folder, OWNER))}
     if MANIFEST in names:
         read_manifest(folder)
-    elif names and not _is_owner(folder / OWNER):
+    if names and not _is_owner(folder / OWNER) and (OWNER in names or MANIFEST not in names):
         what, expected = "the folder of the prepared arrays holds something else", "a new or empty folder"
         remedy = "move it elsewhere or remove it; nothing was touched"
         raise bad_value(what, str(folder), ", ".join(sorted(names)[:5]), expected, remedy)
@@ -80,9 +79,8 @@ def begin(folder: Path) -> None:
         store.write_bytes(folder / OWNER, OWNER_TEXT)
     if (folder / MANIFEST).exists():
         store.remove(folder / MANIFEST)
-    for name in (*ARRAYS, MANIFEST, OWNER):  # what a killed process was writing
-        for path in folder.glob(f".{name}.*.tmp"):
-            store.remove(path)
+    for path in store.unfinished_writes(folder):  # of a killed process
+        store.remove(path)
 
 
 def _is_owner(path: Path) -> bool:

@@ -8,7 +8,6 @@ that replaces it has been read back. Nothing is removed or replaced that no mani
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -19,8 +18,6 @@ from wdistill.core.errors import CheckpointError
 
 KEPT = 2  # snapshots
 BELOW = ("initial", "weights")  # folders in which files of a snapshot may lie
-UNFINISHED = re.compile(r"\.(.+)\.\d+\.tmp")  # a write of the file that it names
-SUFFIXES = (".json", ".jsonl", ".safetensors", ".parquet", ".npz", ".html")  # of the files of a run
 
 
 @dataclass(frozen=True)
@@ -115,10 +112,8 @@ class CheckpointStore:
         """Unfinished writes of the run's files, here and in the folders below that belong to it."""
         listed = {self.folder / name for snapshot in _snapshots(self.folder) for name in snapshot.files}
         folders = {*(self.folder / name for name in BELOW), *(path.parent for path in listed)} - {self.folder}
-        ours = [self.folder, *(folder for folder in folders if not folder.is_symlink())]
-        found = [path for folder in ours for path in folder.glob(".*.tmp") if _is_file(path)]
-        names = {path: match[1] for path in found if (match := UNFINISHED.fullmatch(path.name))}
-        return sorted(path for path, name in names.items() if name.endswith(SUFFIXES) or path.with_name(name) in listed)
+        ours = [self.folder, *sorted(folder for folder in folders if not folder.is_symlink())]
+        return [path for folder in ours for path in store.unfinished_writes(folder)]
 
 
 def newest(folder: Path) -> Snapshot:

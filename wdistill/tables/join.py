@@ -88,8 +88,8 @@ def align(
             store.append(target / f"rows-{stretch:06d}", part.tobytes(), fresh=stretches[stretch] == 0)
             stretches[stretch] += len(part)
         for name in ("first", "other"):
-            store.remove(scratch / f"{name}-{i:02d}")
-    store.remove(scratch)
+            store.remove(scratch / f"{name}-{i:02d}", scratch=True)
+    store.remove(scratch, scratch=True)
     _report(lost, names, allow_subset)
     return columns, {name: _synced(target / name, 8 * (1 + len(columns)) * count) for name, count in _named(stretches)}
 

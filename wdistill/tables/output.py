@@ -29,7 +29,7 @@ class Assembly:
     escape_formulas: bool = False  # in text
 
 
-def write_output(path: Path, temporary: Path, assembly: Assembly, record: dict[str, Any]) -> None:
+def write_output(path: Path, temporary: Path | None, assembly: Assembly, record: dict[str, Any]) -> None:
     """Write all rows and the record, and only then let `path` appear."""
     with store.writing(path, temporary=temporary) as file:
         WRITERS[path.suffix.lower()](file, assembly, record)

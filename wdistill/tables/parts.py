@@ -19,7 +19,10 @@ from wdistill.core.errors import ConfigError, bad_value, unreadable
 from wdistill.core.progress import say
 
 RECORDS = ("job.json", "job.copy.json")
-UNFINISHED = re.compile(r"\.job(\.copy)?\.json\.[0-9]+\.tmp")  # a record that was being written
+FIELDS = {"identity", "token", "parts", "aligned", "warnings"}  # of a record
+BELOW = re.compile(
+    r"(rows|first|other|keys)-[0-9]+|(answers|experts|gold)\.parquet"
+)  # files in folders that carry the token
 
 
 @dataclass(frozen=True)
@@ -104,14 +107,14 @@ class JobFolder:
         listed = {part.file for part in self.parts} | {self.scratch(f"aligned-{number}").name for number in self.aligned}
         for path in _with_token(self.folder, self.token):
             if path.name not in listed:
-                store.remove(path)
+                store.remove(path, scratch=True)
 
     def clear(self) -> None:
         """Remove all that is ours, and the folder, if it is empty then."""
         self.parts, self.aligned = [], {}
         self.sweep()
         for name in (*RECORDS, "lock"):
-            store.remove(self.folder / name)
+            store.remove(self.folder / name, scratch=True)
         if not any(self.folder.iterdir()):
             store.remove(self.folder)
 
@@ -132,22 +135,23 @@ def refuse_foreign(folder: Path, inputs: Sequence[Path] = ()) -> None:
         found, expected = "a record that is damaged", "the record of an unfinished job, in one of two copies"
         remedy = f"remove {folder} to begin again, or choose another output"
         raise unreadable("the record of an unfinished job cannot be read", folder / RECORDS[0], found, expected, remedy)
-    ours = {name for name in names if UNFINISHED.fullmatch(name) and _is_begun(folder / name)} | {*RECORDS}
+    ours = {path.name for path in store.unfinished_writes(folder, *RECORDS)}
+    ours |= {name for name in names & {*RECORDS} if _may_be_record(folder / name)}
     ours |= {name for name in names & {"lock"} if store.is_lock(folder / name)}
+    foreign = {name for name in names if (folder / name).is_symlink()}
     if record is not None:
         ours |= {path.name for path in _with_token(folder, record["token"])}
-    links = {name for name in names if (folder / name).is_symlink()}
-    if names - ours or links:
-        raise _foreign(folder, ", ".join(sorted(names - ours | links)[:5]))
+        foreign |= _foreign_below(folder, record["token"])
+    if names - ours or foreign:
+        raise _foreign(folder, ", ".join(sorted(names - ours | foreign)[:5]))
 
 
 def open_folder(folder: Path, identity: Mapping[str, Any]) -> JobFolder:
     """The folder of this job, locked by the caller: the finished parts of an earlier run, or nothing yet."""
     refuse_foreign(folder)
     record = _read(folder)
-    for path in folder.iterdir():
-        if UNFINISHED.fullmatch(path.name):
-            store.remove(path)
+    for path in store.unfinished_writes(folder, *RECORDS):
+        store.remove(path)
     if record is not None:
         parts = [Part(**part) for part in record["parts"]]
         aligned = {number: Aligned(**table) for number, table in record["aligned"].items()}
@@ -198,15 +202,31 @@ def _foreign(folder: Path, found: str) -> ConfigError:
 
 def _read(folder: Path) -> dict[str, Any] | None:
     """The record: that of both copies which lists more."""
-    copies = [record for name in RECORDS if isinstance(record := sealed.read_sealed(folder / name), dict)]
+    read = [sealed.read_sealed(folder / name) for name in RECORDS]
+    copies = [record for record in read if isinstance(record, dict) and {*record} == FIELDS]
     return max(copies, key=lambda record: len(record["parts"]) + len(record["aligned"]), default=None)
 
 
 def _with_token(folder: Path, token: str) -> list[Path]:
-    return sorted(path for path in folder.glob(f"*.{token}*") if path.name.split(".")[1] == token)
+    """The files and folders of the job, by names that nobody else can give them."""
+    word = re.escape(token)
+    name = re.compile(rf"part-[0-9]+\.{word}\.parquet|(aligned-([0-9]+|tables)|scratch|output)\.{word}")
+    return sorted(path for path in folder.glob(f"*.{token}*") if name.fullmatch(path.name))
 
 
-def _is_begun(path: Path) -> bool:
-    """Whether a file is the beginning of a sealed record."""
+def _foreign_below(folder: Path, token: str) -> set[str]:
+    """What is in folders that carry the token, and not of the job."""
+    folders = [path for path in _with_token(folder, token) if path.is_dir() and not path.is_symlink()]
+    inside = [path for above in folders for path in above.iterdir()]
+    foreign = [path for path in inside if path.is_symlink() or not path.is_file() or not BELOW.fullmatch(path.name)]
+    return {path.relative_to(folder).as_posix() for path in foreign}
+
+
+def _may_be_record(path: Path) -> bool:
+    """Whether a file is a record, or was one before it was damaged: then it begins as sealed records do."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    content = sealed.read_sealed(path)
     with path.open("rb") as file:
-        return sealed.HEAD.startswith(file.read(len(sealed.HEAD)))
+        begins = sealed.HEAD.startswith(file.read(len(sealed.HEAD)))
+    return begins and (content is None or (isinstance(content, dict) and {*content} == FIELDS))

@@ -85,9 +85,8 @@ def _write(folder: Path, files: Mapping[str, bytes | None], earlier: Mapping[str
     listed = {name: [*digests.get(name, []), *([earlier[name]] if name in earlier else [])] for name in files}
     store.make_folder(folder, parents=True)
     store.write_bytes(folder / UNFINISHED, json.dumps(listed).encode())
-    for name in (*files, UNFINISHED):  # what a killed process was writing
-        for path in folder.glob(f".{name}.*.tmp"):
-            store.remove(path)
+    for path in store.unfinished_writes(folder, *files, UNFINISHED):  # of a killed process
+        store.remove(path)
     for name, content in files.items():
         if content is not None:
             store.write_bytes(folder / name, content)
@@ -106,11 +105,22 @@ def _earlier(folder: Path) -> dict[str, str]:
         raise unreadable("an earlier student cannot be read", folder, error, "readable files", remedy) from None
     listed = _listed(folder)
     foreign = [path for path in there if path.name not in found or found[path.name] not in listed.get(path.name, [])]
+    foreign += [folder / UNFINISHED] if os.path.lexists(folder / UNFINISHED) and not _is_begun(folder / UNFINISHED) else []
     if foreign:
         what, expected = "the folder holds something else", "a new folder, or the whole files of an earlier export"
         names = ", ".join(path.name for path in foreign)
         raise bad_value(what, str(folder), names, expected, "remove what is not needed, or choose another folder")
     return found
+
+
+def _is_begun(path: Path) -> bool:
+    """Whether it is the record of an export that was interrupted."""
+    record = {} if path.is_symlink() else _json_of(path)
+    names = {PARAMETERS, PROGRAM, DESCRIPTION}
+    return {*record} == names and all(
+        isinstance(digests, list) and all(isinstance(digest, str) and len(digest) == 64 for digest in digests)
+        for digests in record.values()
+    )
 
 
 def _listed(folder: Path) -> dict[str, list[str]]:

@@ -26,7 +26,7 @@ def is_ours(folder: Path) -> bool:
     """Whether a folder does not exist, has a record, or was left by a process that was killed before it had one."""
     if folder.is_symlink() or not folder.is_dir():
         return not os.path.lexists(folder)
-    return _read(folder) is not None or all(path.match(f".{RECORD}.*.tmp") for path in folder.iterdir())
+    return _read(folder) is not None or set(folder.iterdir()) <= {*store.unfinished_writes(folder, RECORD)}
 
 
 def check_recorded(*paths: Path) -> None:
@@ -53,8 +53,7 @@ def remove_all(folder: Path) -> None:
     """Remove what the record lists, unless it was changed; the folder too, if nothing else is in it."""
     if folder.is_symlink() or (digests := _read(folder)) is None:
         return
-    unfinished = [path for name in (*digests, RECORD) for path in folder.glob(f".{name}.*.tmp") if not path.is_symlink()]
-    for path in (*unfinished, *(folder / name for name in digests if _intact(folder / name, digests))):
+    for path in (*store.unfinished_writes(folder), *(folder / name for name in digests if _intact(folder / name, digests))):
         store.remove(path)
     store.remove(folder / RECORD)
     if not any(folder.iterdir()):

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from wdistill.training.prepare import Prepared
 
 PAGE = "report.html"
-OWNERS = (b"", b"process ")  # how the contents of a lock begin
 INPUTS = ".inputs"  # of Datasets, and of arrays for other processes, while a run is unfinished
 
 
@@ -234,7 +233,7 @@ def _refuse_foreign(folder: Path) -> None:
     foreign = (
         [] if is_begun(folder) or not folder.is_dir() else [path.name for path in folder.iterdir() if not _is_ours(path)]
     )
-    foreign += [] if _is_lock(folder / "lock") else ["lock"]
+    foreign += [] if store.is_lock(folder / "lock") or not os.path.lexists(folder / "lock") else ["lock"]
     if foreign or (folder.exists() and not folder.is_dir()):
         raise bad_value(
             "the folder of the run holds something else",
@@ -249,11 +248,5 @@ def _is_ours(path: Path) -> bool:
     """Whether a file or folder may be in the folder of a run that was killed before its first manifest."""
     if path.name == INPUTS:
         return input_files.is_ours(path)
-    return path.name == "lock" or (path.name == "initial" and path.is_dir()) or path.match(".*.tmp")
-
-
-def _is_lock(path: Path) -> bool:
-    """Whether there is no file of this name, or one that a run wrote."""
-    if path.is_symlink() or not path.is_file():
-        return not os.path.lexists(path)
-    return path.stat().st_size < 500 and path.read_bytes()[:8] in OWNERS
+    is_begun = path.name == "lock" or (path.name == "initial" and path.is_dir())
+    return is_begun or path in store.unfinished_writes(path.parent)

@@ -130,3 +130,5 @@ def _run_packed(packed: bytes) -> None:
         os._exit(128 + _stop.signal)  # all is saved; a dead process may hold the pool's locks, so no result is sent
     finally:
         _busy = False
+        if _stop():  # the job ended before it saw that: the same holds
+            os._exit(128 + _stop.signal)
