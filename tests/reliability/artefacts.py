@@ -32,7 +32,13 @@ ARTEFACTS = (
         "nobody; replaced by the same job",
     ),
     Artefact(r"w\.csv", "tables/output.py", "nothing: csv has no place for it", "users", "nobody; replaced by the same job"),
-    Artefact(r"w\.\w+\.parts/job(\.copy)?\.json", "tables/parts.py", "sealed, kept twice", "weigh", "weigh, at its end"),
+    Artefact(
+        r"w\.\w+\.(parts|answers)/job(\.copy)?\.json",
+        "tables/parts.py",
+        "sealed, kept twice",
+        "weigh, correct",
+        "the job, at its end",
+    ),
     Artefact(
         r"w\.\w+\.parts/part-\d+\.[0-9a-f]+\.parquet", "tables/weigh.py", "SHA-256 in job.json", "weigh", "weigh, at its end"
     ),
@@ -44,13 +50,22 @@ ARTEFACTS = (
         "weigh, at its end",
     ),
     Artefact(
-        r"w\.\w+\.parts/(scratch\.[0-9a-f]+(/(first|other|keys)-\d+)?|output\.[0-9a-f]+)",
+        r"w\.\w+\.answers/aligned-tables\.[0-9a-f]+(/(answers|experts|gold)\.parquet)?",
+        "answers/canonical.py",
+        "SHA-256 in job.json",
+        "correct",
+        "correct, at its end",
+    ),
+    Artefact(
+        r"w\.\w+\.(parts|answers)/(scratch\.[0-9a-f]+(/(first|other|keys)-\d+)?|output\.[0-9a-f]+)",
         "tables/join.py, output.py",
         TEMPORARY,
         "weigh, in the same process",
         "weigh, at once",
     ),
-    Artefact(r"(w\.\w+\.parts/)?lock", "core/store.py", "none: it holds a name", "messages", "weigh, at its end"),
+    Artefact(
+        r"(w\.\w+\.(parts|answers)/)?lock", "core/store.py", "none: it holds a name", "messages", "the job, at its end"
+    ),
     Artefact(
         r"(.*/)?generation-\d+\.json",
         "runs/checkpoints.py",

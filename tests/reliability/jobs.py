@@ -11,10 +11,14 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import numpy as np
-import scipy.special  # noqa: F401  (imported when first used: once, here, not in every child)
+import scipy.optimize  # imported when first used, as some below: once, here, not in every child
+import scipy.special
+import scipy.stats  # noqa: F401
+import sklearn.ensemble  # noqa: F401
 import torch
 import torch._dynamo
 
+import wdistill.answers.targets
 import wdistill.report.page
 from tests import killing
 from tests.tables import columns, take, write
@@ -49,6 +53,10 @@ def inputs() -> Path:
         write(folder / "u" / f"{i}.parquet", take(pool, rows, "id", "teacher", "student"))
         write(folder / "t" / f"{i}.parquet", take(pool, rows, "id", "teacher"))
     write(folder / "s.parquet", take(pool, np.random.default_rng(0).permutation(FILES * ROWS), "id", "student"))
+    ids, classes = range(FILES * ROWS), np.random.default_rng(1).integers(0, 2, (2, FILES * ROWS))
+    lines = [f"{row},{label}\n" for row, label in zip(ids, classes[0], strict=True)]
+    (folder / "answers.csv").write_text("id,answer\n" + "".join(lines))
+    (folder / "gold.csv").write_text("id,label\n" + "".join(f"{row},{classes[1][row]}\n" for row in range(40)))
     return folder
 
 
@@ -82,6 +90,12 @@ def _best(folder: Path) -> None:
     command("weigh", "--method", "best", *tables, "--output", folder / "w.parquet")
 
 
+def _correct(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    sources = ("--answers", inputs() / "answers.csv", "--gold", inputs() / "gold.csv")
+    command("correct", *sources, "--output", folder / "w.parquet")
+
+
 def _distill_best(folder: Path) -> None:
     torch.manual_seed(0)
     recipe = replace(killing.RECIPE, epochs=2, refresh=None)
@@ -112,6 +126,7 @@ JOBS = {
         Job("weigh", _weigh("--unlabeled", "u"), every=2),
         Job("joined weigh", _weigh("--unlabeled", "t", "--unlabeled", "s.parquet"), every=13),
         Job("weigh best", _best, every=6),
+        Job("correct", _correct, every=7),
         Job("distill", killing.run, every=5),
         Job("distill best", _distill_best, every=40),
         Job("data", _data),
