@@ -50,6 +50,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.distill
 	$(BIN)/python -m benchmarks.advise
 	$(BIN)/python -m benchmarks.text
+	$(BIN)/python -m benchmarks.answers
 
 memory: setup
 	$(BIN)/python -m benchmarks.memory

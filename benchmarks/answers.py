@@ -1,0 +1,55 @@
+"""Table 11: answers of a label and a confidence in JSON lines, against pyarrow.json: `python -m benchmarks.answers`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow.json as arrow_json
+
+from benchmarks.measuring import SEED, keep, main, race, table, verdict
+from wdistill.answers.classes import make_classes
+from wdistill.answers.read import open_answers
+
+ROWS = 1_000_000
+TARGET, GOAL = 2.0, 1.5  # times as long as parsing alone, at most
+CLASSES = make_classes(["positive", "negative"])
+
+
+def write(path: Path, rows: int) -> None:
+    """Labels as people's files have them, each with a stated confidence."""
+    rng = np.random.default_rng(SEED)
+    labels, confidences = rng.choice(["Positive", "negative."], rows), rng.uniform(0.5, 1, rows).round(2)
+    with path.open("w") as file:
+        for number, (label, confidence) in enumerate(zip(labels.tolist(), confidences.tolist(), strict=True)):
+            file.write(json.dumps({"id": f"row-{number}", "label": label, "confidence": confidence}) + "\n")
+
+
+def ours(path: Path) -> int:
+    """Recognised, checked, and turned into distributions, some rows at a time."""
+    return sum(len(batch.parsed.ids) for batch in open_answers(str(path)).read(CLASSES, ()))
+
+
+def parsed(path: Path) -> int:
+    """Parsed, and nothing else."""
+    return int(arrow_json.read_json(path, arrow_json.ReadOptions(use_threads=False)).num_rows)
+
+
+def reading(quick: int) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "answers.jsonl"
+        write(path, ROWS // quick)
+        seconds, found = race({"wdistill": lambda: ours(path), "pyarrow.json": lambda: parsed(path)})
+    if len(set(found.values())) > 1:
+        raise SystemExit("the two read other rows")
+    ratio = seconds["wdistill"] / seconds["pyarrow.json"]
+    row = [f"{found['wdistill']:,}", *(f"{each:.2f} s" for each in seconds.values()), f"{ratio:.2f}×"]
+    title = "11. Answers of a label and a confidence in JSON lines, read on one thread"
+    table(title, ["rows", *seconds, "ratio", ""], [[*row, verdict(ratio <= TARGET, ratio <= GOAL)]])
+    keep(11, rows=found["wdistill"], seconds=seconds, ratio=ratio)
+
+
+if __name__ == "__main__":
+    main("benchmarks.answers", "How fast answers are read.", {11: reading})
