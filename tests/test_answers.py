@@ -323,6 +323,8 @@ def test_targets_in_python_are_those_of_the_command(tmp_path: Path) -> None:
     assert found.classes == CLASSES and found.why.startswith("targets corrected by student, trees")
     advice = advise_answers(frames()["a dict"], gold, text="text")
     assert advice.verdict.startswith("correct the targets") and len(advice.changed) == 20 == len(advice.next)
+    page = advice._repr_html_()
+    assert page.startswith("<p><b>correct the targets") and page.count("<table>") == 3 and "superb" in page
     with pytest.raises(WdistillError, match="unknown setting"):
         correct(frames()["a dict"], gold, texts="text")
 

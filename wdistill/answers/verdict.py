@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -79,6 +80,32 @@ class AnswersAdvice:
     @property
     def verdict(self) -> str:
         return self.advice.verdict
+
+    def _repr_html_(self) -> str:
+        """In notebooks: the verdict, the teacher class by class, and the rows to look at."""
+        figures = [
+            (each.name, f"{each.rows:,}", *(_percent(part) for part in (each.precision, each.recall, each.f1)))
+            for each in self.figures
+        ]
+        lines = [f"<p><b>{escape(self.verdict)}</b></p>", f"<p>{escape(self.found)}<br>{escape(self.labels)}</p>"]
+        lines += [_html(("class", "gold rows", "precision", "recall", "F1"), figures)]
+        for title, examples in (("Rows whose label would change", self.changed), ("Rows to label next", self.next)):
+            rows = [(each.id, each.text[:200], each.teacher, each.target, f"{each.confidence:.0%}") for each in examples]
+            lines += [f"<p>{title}</p>", _html(("id", "text", "teacher", "target", "sure"), rows)] if rows else []
+        return "\n".join(lines)
+
+
+def _percent(interval: Interval) -> str:
+    return f"{100 * interval.value:.1f} % ({100 * interval.low:.1f}–{100 * interval.high:.1f})"
+
+
+def _html(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; all cells are text."""
+    lines = [
+        "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+        for tag, cells in (("th", header), *(("td", row) for row in rows))
+    ]
+    return f"<table>{''.join(lines)}</table>"
 
 
 def advise_answers(sources: Sources, options: AnswerOptions) -> AnswersAdvice:
