@@ -191,17 +191,18 @@ def no_writable_maps(folder: Path) -> None:
 def stale_files(folder: Path) -> None:
     checkpoints = CheckpointStore(folder)
     checkpoints.commit({"step": 1}, {"checkpoint-1-0.safetensors": b"one"})
-    (folder / ".checkpoint-4-0.safetensors.123.tmp").write_bytes(b"half")
-    for name in (".my.tmp", ".my.7.tmp", "checkpoint-9-9.safetensors"):
+    store.temporary_name(folder / "checkpoint-4-0.safetensors").write_bytes(b"half")
+    mine = {".my.tmp", ".my.7.tmp", ".checkpoint-4-0.safetensors.123.tmp", "checkpoint-9-9.safetensors"}
+    for name in mine:
         (folder / name).write_bytes(b"mine")
     CheckpointStore(folder).clean()
-    left = {".my.tmp", ".my.7.tmp", "checkpoint-9-9.safetensors", "checkpoint-1-0.safetensors", "generation-000001.json"}
-    same(set(contents(folder)), left)
+    same(set(contents(folder)), mine | {"checkpoint-1-0.safetensors", "generation-000001.json"})
     place = folder / "run"
     with store.lock(place):
-        (place / ".metrics.jsonl.7.tmp").write_bytes(b"of a living owner")
+        unfinished = store.temporary_name(place / "metrics.jsonl")
+        unfinished.write_bytes(b"of a living owner")
         refused(BusyError, lambda: go(run=place), "its lock is held by")
-        same(contents(place), {".metrics.jsonl.7.tmp": b"of a living owner"})
+        same(contents(place), {unfinished.name: b"of a living owner"})
 
 
 def few_files(folder: Path) -> None:

@@ -24,7 +24,7 @@ from unittest.mock import patch
 import torch
 
 from tests.killing import MEMORY, RECIPE, child, differences, fingerprint, splits
-from tests.reliability.faults import PowerCut
+from tests.reliability.hooks import PowerCut, at_point
 from tests.reliability.jobs import prepare_process
 from wdistill import debiased, distill
 from wdistill.training import loop
@@ -59,7 +59,7 @@ class At:
 
         def before(operation: str, path: Path) -> None:
             nonlocal begun, done
-            name = path.relative_to(folder).as_posix()
+            name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else ""
             if begun and not done and operation == self.operation and re.fullmatch(self.pattern, name):
                 done = True
                 act()
@@ -78,7 +78,7 @@ CHECKPOINT = ARM + "/{}checkpoint-{:05d}-{:07d}.safetensors{}"
 
 def checkpoint(operation: str, epoch: int, step: int) -> At:
     """An operation on the checkpoint of the arm after so many epochs and steps."""
-    temporary = ("\\.", r"\.\d+\.tmp") if operation in ("open", "sync") else ("", "")
+    temporary = ("\\.", r"\.\d+\.[0-9a-f]+\.tmp") if operation in ("open", "sync") else ("", "")
     return At(operation, CHECKPOINT.format(temporary[0], epoch, step, temporary[1]))
 
 
@@ -189,7 +189,7 @@ def power_cuts(folder: Path, wanted: dict[str, str]) -> str:
     count = log.stat().st_size
     for point in range(5, count, count // 8):
         place = folder.with_name(f"cut-{point}")
-        if (ended := child(place, PowerCut(point), run)) != -signal.SIGKILL:
+        if (ended := child(place, PowerCut(at_point(point)), run)) != -signal.SIGKILL:
             return f"not cut at operation {point}: it ended with {ended}"
         if wrong := ends_as(place, wanted):
             return f"cut at operation {point}: {wrong}"
@@ -216,7 +216,7 @@ def suspended(folder: Path, wanted: dict[str, str]) -> str:
 
 def after_the_end(folder: Path, wanted: dict[str, str]) -> str:
     """Killed, and the power gone, as soon as the run has returned."""
-    power = PowerCut(0)
+    power = PowerCut()
 
     def run_and_lose(place: Path) -> None:
         run(place)
