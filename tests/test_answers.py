@@ -181,8 +181,11 @@ def words(command: str, folder: Path, form: str, *more: object) -> list[str]:
     return [command, *answers, *rows, "--text", "text", *map(str, more)]
 
 
+FEW = ("label", "openai", "anthropic")  # corrected by `make test`; `make proofs` corrects all
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ANSWERS)
+@pytest.mark.parametrize("form", [pytest.param(form, marks=() if form in FEW else pytest.mark.proof) for form in ANSWERS])
 def test_every_form_is_corrected_with_no_code_in_between(form: str, tmp_path: Path) -> None:
     output = tmp_path / "targets.parquet"
     assert cli.main(words("correct", tmp_path, form, "--output", output)) == 0
