@@ -15,7 +15,7 @@ from tests.reliability.crashes import NUMBERS
 from tests.tables import Killing
 from wdistill import Streamed, UnfinishedError
 
-pytestmark = [pytest.mark.kill, pytest.mark.slow]
+pytestmark = [pytest.mark.kill, pytest.mark.proof]
 ROOT = Path(__file__).parent.parent
 
 
