@@ -228,7 +228,7 @@ def test_without_texts_the_teacher_is_recalibrated(tmp_path: Path) -> None:
     answers = ANSWERS["label"](ROWS, tmp_path)
     assert cli.main(["correct", "--answers", str(answers), "--gold", str(gold), "--output", str(output)]) == 0
     head, *lines = output.read_text().splitlines()
-    assert head == '"id","targets_0","targets_1","label","weight","source"' and len(lines) == 300
+    assert head == '"id","targets_negative","targets_positive","label","weight","source"' and len(lines) == 300
     sure = [max(map(float, line.split(",")[1:3])) for line in lines if line.endswith('"teacher"')]
     accuracy = np.mean(GOLD_ROWS.teacher.argmax(axis=1) == GOLD_ROWS.truth)
     assert abs(np.mean(sure) - accuracy) < 0.1  # a label is worth what the gold rows say
@@ -362,6 +362,9 @@ BAD: dict[str, tuple[str, str | None, list[str]]] = {
     "other classes": (lines_of(), gold_of("great", "awful"), ["a class that is not known"]),
     "few gold rows": (lines_of(), "id,label\nr00000,positive\nr00001,negative\n", ["too few gold rows"]),
     "gold without labels": (lines_of(), "id,label\nr00000,\n", ["no gold labels"]),
+    "a gold label misspelled": (lines_of(), gold_of("positive", "negative", "postive"), ["--alias 'postive'='positive'"]),
+    "gold labels shortened": (lines_of(), gold_of("pos", "negative", "positive"), ["--alias 'pos'='positive'"]),
+    "another name of the texts": (lines_of().replace('"text"', '"texts"'), None, ["did you mean 'texts'?"]),
     "gold without ids": (lines_of(), gold_of("positive", "negative", head="row,label"), ["no ids", "--id"]),
     "gold twice": (lines_of(), "id,label\nr00001,positive\nr00001,negative\n", ["twice", "annotator"]),
     "half a line": (lines_of()[:-30], None, ["cannot be read", "line 300"]),
@@ -436,6 +439,28 @@ def test_a_gold_label_that_is_no_class_names_the_nearest(tmp_path: Path) -> None
     gold.write_text(gold.read_text().replace("positive", "positve", 1))
     with pytest.raises(InputError, match="did you mean 'positive'"):
         open_pool(Sources([str(ANSWERS["label"](ROWS, tmp_path))], str(gold), None), AnswerOptions(classes=CLASSES))
+
+
+def test_aliases_merge_gold_labels_and_labels_that_nobody_answers_are_told(tmp_path: Path) -> None:
+    gold = gold_csv(GOLD_ROWS, tmp_path)
+    answers = ANSWERS["label"](ROWS, tmp_path)
+    (tmp_path / "scratch").mkdir()
+    gold.write_text(gold.read_text().replace("positive", "pos", 9))
+    pool = open_pool(Sources([str(answers)], str(gold), None), AnswerOptions(alias=("pos=positive",)))
+    assert pool.classes.names == CLASSES
+    gold.write_text(gold.read_text().replace("pos\n", "mixed\n").replace("pos\r", "mixed\r"))
+    with pytest.warns(WdistillWarning, match="'mixed' in 9 gold labels, and in no answer"):
+        survey(open_pool(Sources([str(answers)], str(gold), None), AnswerOptions()), tmp_path / "scratch")
+
+
+def test_gold_labels_may_have_a_column_of_ids_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gold = gold_csv(GOLD_ROWS, tmp_path)
+    gold.write_text(gold.read_text().replace("id,label", "review,label"))
+    given_words = ["correct", "--answers", str(ANSWERS["label"](ROWS, tmp_path)), "--gold", str(gold), "--gold-id", "review"]
+    assert cli.main([*given_words, "--output", str(tmp_path / "t.parquet")]) == 0
+    told = capsys.readouterr().err
+    assert "300 answers: label, no confidence, 2 classes, no refusals" in told and "classes: negative, positive" in told
+    assert "The answers have a column 'text': with --text text" in told
 
 
 def test_flags_of_answers_and_of_tables_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,8 +58,10 @@ class Classes:
         return self.index.get(plain(LEADS.sub("", words, count=1)), -1)
 
     def nearest(self, text: str) -> str | None:
-        """The class whose name is most like a text."""
-        close = difflib.get_close_matches(plain(text), self.index, 1)
+        """The class whose name is most like a text, or begins with it."""
+        words = plain(text)
+        begun = [name for name in self.index if len(words) > 1 and name != words and name.startswith(words)]
+        close = begun or difflib.get_close_matches(words, [name for name in self.index if name != words], 1, 0.75)
         return self.names[self.index[close[0]]] if close else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ VOTES = ("votes", "samples", "answers", "labels", "predictions", "completions", 
 PREFIXES = ("pred_probs", "probabilities", "probability", "proba", "probs", "prob", "p", "scores", "score", "teacher")
 VOTE_PREFIXES = ("vote", "sample", "answer", "run", "label", "prediction", "completion")
 OBJECTS = "class → probability"  # the name of a form
+LIKELY = re.compile(r"llm|gpt|claude|gemini|llama|model|pred|answer|response|output|teacher")  # in names of columns
 SUMS = 1e-2  # how far probabilities as people write them may sum from 1
 
 
@@ -84,7 +86,8 @@ def _no_form(where: str, free: Mapping[str, Any], found: str) -> InputError:
         f"a column named {', '.join(LABELS[:6])} …, with {', '.join(CONFIDENCES[:3])} … beside it if stated; "
         f"{', '.join(DISTRIBUTIONS[:3])} …; {', '.join(VOTES[:3])} …; or one column a class, such as prob_yes, prob_no"
     )
-    remedy = f"name the column of the answers: --answer {next(iter(free), 'COLUMN')}"
+    likely = [name for name in free if LIKELY.search(name.casefold())]
+    remedy = f"name the column of the answers: --answer {likely[0] if likely else 'COLUMN'}"
     return bad_input("no answers are recognised in this table", where, found, expected, remedy)
 
 
@@ -179,7 +182,7 @@ def label_form(label: str, confidence: str | None) -> Form:
         counts = np.bincount(codes[none], minlength=len(said) + 1)
         unknown = Counter({text: int(count) for text, count in zip(texts, counts, strict=False) if count and text})
         source = np.where(given & ~none, STATED, NONE).astype(np.uint8)
-        return Parsed(pa.array(ids), probabilities, source, np.zeros(len(codes)), refused, unknown, bad[:5].tolist())
+        return Parsed(pa.array(ids), probabilities, source, np.zeros(len(codes)), refused, unknown, bad.tolist())
 
     name = "label with stated confidence" if confidence else "label"
     columns = (label, confidence) if confidence else (label,)

@@ -131,10 +131,10 @@ def annotate(form: str, records: Sequence[Record], label: str | None, key: str |
             yield Annotated(_id(row_id, where), tuple(_choices(record, label)), {**data, "annotator": True})
         return
     field = label or _label_field(form, records, where)
-    named = key or next((name for name in ("id", "custom_id") if name in records[0]), None)
-    if named is None or named not in records[0]:
+    named = key if key in records[0] else next((name for name in ("id", "custom_id") if name in records[0]), None)
+    if named is None:
         expected = f"a column {key!r}" if key else "ids in a column 'id', as in the answers"
-        remedy = "name the column of the ids: --id COLUMN"
+        remedy = "name the column of the ids: --gold-id COLUMN, or --id COLUMN for answers and gold labels"
         raise bad_input("no ids", where, f"columns {', '.join(map(str, records[0]))[:300]}", expected, remedy)
     if not any(field in record for record in records):
         close = f"columns {', '.join(map(str, records[0]))[:300]}"

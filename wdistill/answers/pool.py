@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wdistill.answers.classes import Classes, make_classes, ordered, refuse_unknown
+from wdistill.answers.classes import Classes, make_classes, ordered, plain, refuse_unknown
 from wdistill.answers.forms import as_text
 from wdistill.answers.gold_labels import Annotated, GoldLabels, collect, labels_in, read_gold_labels, values_of
 from wdistill.answers.parsed import SOURCES, Parsed
@@ -25,6 +26,7 @@ from wdistill.tables.join import IdCheck
 from wdistill.weights.confidence import Floats
 
 KEYS = 1 << 22  # ids compared in memory
+TEXTS = ("text", "review", "body", "content", "comment", "message", "document", "sentence", "question", "tweet")
 LISTED = 1_000  # refused rows that are kept with their reasons
 
 
@@ -43,6 +45,14 @@ class AnswerPool:
     def value_columns(self) -> tuple[str, ...]:
         """The columns of texts or inputs."""
         return (self.options.text,) if self.options.text else self.options.inputs
+
+    @property
+    def hint(self) -> str:
+        """What could be named and was not: a column of texts."""
+        there = [name for file in self.files for name in file.columns if name.casefold() in TEXTS]
+        if self.value_columns or not there:
+            return ""
+        return f"The answers have a column {there[0]!r}: with --text {there[0]}, models of the texts correct the teacher."
 
     def batches(self, wanted: Sequence[str] = ()) -> Iterator[AnswerBatch]:
         """All answers, file after file; refused rows are left out of none."""
@@ -71,7 +81,7 @@ def open_pool(sources: Sources, options: AnswerOptions) -> AnswerPool:
         labels = _labels_inside(files, inside)
     else:
         assert gold is not None
-        labels = read_gold_labels(gold, options.label, options.id)
+        labels = read_gold_labels(gold, options.label, options.gold_id or options.id)
     classes = _find_classes(files, labels, options)
     table = open_tables([rows], option="--pool")[0] if rows else None
     _check_columns(files, table, values)
@@ -97,9 +107,10 @@ def _check_columns(files: Sequence[AnswerFile], table: Table | None, values: Seq
         if not all(name in columns for columns in homes):
             where = f"--pool {table.files[0]}" if table is not None else files[0].where
             found = f"columns {', '.join(homes[0]) or 'none: batch files carry answers alone'}"
-            remedy = (
-                "name the table that has it, with the ids of the answers: --pool FILE" if table is None else "name another"
-            )
+            close = difflib.get_close_matches(name, homes[0], 1) or [each for each in homes[0] if each in TEXTS]
+            remedy = f"did you mean {close[0]!r}?" if close else "name another column"
+            if table is None:
+                remedy += "; if another table has it, name that, with the ids of the answers: --pool FILE"
             raise bad_input(f"no column {name!r}", where, found, f"a column {name!r}", remedy)
 
 
@@ -137,8 +148,10 @@ def _find_classes(files: Sequence[AnswerFile], gold: GoldLabels, options: Answer
         raise bad_value("this is no alias", "--alias", bad[0], "NAME=CLASS", "write --alias yes=positive, for example")
     if options.classes is not None:
         return make_classes(options.classes, aliases)
+    others = {plain(name) for name in aliases}
     named = [name for file in files for name in file.names if not name.isdecimal()]
-    return make_classes(ordered([*gold.labels.values(), *named]), aliases, "gold labels")
+    known = [name for name in (*gold.labels.values(), *named) if plain(name) not in others]
+    return make_classes(ordered(known), aliases, "gold labels")
 
 
 # what was answered ----------------------------------------------------------------------------------------------------
@@ -162,6 +175,7 @@ class Survey:
     refused: Counter[str] = field(default_factory=Counter)  # by reason
     refusals: dict[str, str] = field(default_factory=dict)  # the first of them by id
     sources: Counter[str] = field(default_factory=Counter)  # of confidences
+    named: Counter[int] = field(default_factory=Counter)  # answers by the class that they name
     outside: float = 0.0  # probability that went to no class, summed over the rows
     unknown: Counter[str] = field(default_factory=Counter)
     gold: GoldRows | None = None
@@ -175,6 +189,7 @@ class Survey:
                 self.refusals[ids[row].as_py()] = reason
         counts = np.bincount(parsed.source[parsed.answered], minlength=len(SOURCES))
         self.sources.update({name: int(count) for name, count in zip(SOURCES, counts, strict=True) if count})
+        self.named.update(parsed.probabilities[parsed.answered].argmax(axis=1).tolist())
         self.outside += float(parsed.outside.sum())
         self.unknown.update(parsed.unknown)
 
@@ -207,8 +222,27 @@ def survey(pool: AnswerPool, scratch: Path) -> Survey:
             found.append((batch.parsed.ids.take(pa.array(rows)), usable(batch.parsed, pool)[rows], columns))
     check.finish(lambda: (batch.parsed.ids for batch in pool.batches()), pool.files[0].where)
     refuse_unknown(seen.unknown, seen.answers, pool.classes, pool.files[0].where)
+    _check_named(pool, seen)
     seen.gold = _gold_rows(pool, found)
     return seen
+
+
+def _check_named(pool: AnswerPool, seen: Survey) -> None:
+    """Gold labels that no answer names: refused where they look like another spelling of a class, else a warning."""
+    if pool.options.classes is not None:
+        return
+    counts = Counter(pool.numbers.values())
+    for number in [number for number in range(len(pool.classes)) if counts[number] and not seen.named[number]]:
+        name = pool.classes.names[number]
+        near = pool.classes.nearest(name)
+        found = f"{name!r} in {counts[number]:,} gold labels, and in no answer"
+        if near is not None and seen.named[pool.classes.number(near)]:
+            known = ",".join(pool.classes.names)
+            remedy = f"--alias {name!r}={near!r} if that is meant; else name all classes: --classes {known}"
+            raise bad_input(
+                "a gold label looks like another class", "--gold", found, "classes as the answers name them", remedy
+            )
+        checks.warn(f"{found}: the teacher never says it; if it is another name for a class, add --alias {name!r}=CLASS")
 
 
 def usable(parsed: Parsed, pool: AnswerPool) -> Floats:
@@ -224,14 +258,14 @@ def _refuse_confidence(batch: AnswerBatch) -> None:
     bad = list(batch.parsed.bad_confidence)
     if bad:
         ids = ", ".join(repr(batch.parsed.ids[row].as_py()) for row in bad[:5])
-        found = f"{len(bad)} rows in these {len(batch.parsed.ids):,}, such as id {ids}"
+        found = f"{len(bad):,} of the first {batch.first + len(batch.parsed.ids):,} rows, such as id {ids}"
         expected = "numbers from 0 to 1, or percentages with their sign: 0.9 or '90 %'; distributions that sum to 1"
         raise bad_input(
             "stated confidences that are none",
             batch.where,
             found,
             expected,
-            "divide percentages by 100",
+            "write percentages with their sign, or divide them by 100; leave words such as high out",
             np.array(bad) + batch.first,
         )
 

@@ -41,6 +41,7 @@ class AnswerOptions(Settings):
         None, "column of the gold labels: in --gold, or in the answers, blank on most rows", metavar="COLUMN"
     )
     id: str | None = setting(None, "column of the ids, where it is not 'id'", metavar="COLUMN")
+    gold_id: str | None = setting(None, "column of the ids in --gold, where it has another name there", metavar="COLUMN")
     answer: str | None = setting(None, "column of the answers, where it is not recognised", metavar="COLUMN")
     stated: str | None = setting(None, "column of confidences that the answers state", metavar="COLUMN")
     classes: tuple[str, ...] | None = setting(

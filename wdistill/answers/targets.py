@@ -15,8 +15,9 @@ from wdistill.answers.canonical import table_options, table_paths, write_tables
 from wdistill.answers.pool import AnswerPool, Survey, open_pool, survey
 from wdistill.answers.request import AnswerOptions, Sources
 from wdistill.answers.row_models import fit_experts
-from wdistill.core import store
+from wdistill.core import checks, store
 from wdistill.core.errors import FileError, InputError
+from wdistill.core.progress import say
 from wdistill.core.settings import to_json
 from wdistill.methods.context import one_hot
 from wdistill.tables.correct import CorrectJob, lists, prepare_best
@@ -89,17 +90,22 @@ def correct_files(sources: Sources, output: Path, options: AnswerOptions) -> dic
     """Run the whole job; returns the record that the output carries, and prints what was found."""
     check_output(output, WRITERS, Paths(sources.all))
     pool = open_pool(sources, options)
+    if pool.hint:
+        say(pool.hint)
     folder = output.with_name(f"{output.name}.answers")
     refuse_foreign(folder, [Path(name) for name in sources.all])
     with store.lock(folder):
         identity = {"version": wdistill.__version__, "options": to_json(options), "files": sources.stamps}
         held = open_folder(folder, identity)
         try:
-            seen, paths = _tables(pool, held)
+            with checks.collect_warnings():
+                seen, paths = _tables(pool, held)
         except (InputError, FileError):
             if not held.aligned:
                 held.clear()
             raise
+        say(seen.said(pool))
+        say(f"{pool.gold.said()}; classes: {', '.join(pool.classes.names[:20])}")
 
         def prepare() -> AnswersJob:
             return AnswersJob(prepare_best(paths, table_options(pool), recalibrate=True), pool, seen)

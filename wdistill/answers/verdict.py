@@ -66,6 +66,7 @@ class Example:
 class AnswersAdvice:
     """All that `wdistill advise --answers` prints."""
 
+    hint: str  # what could be named and was not
     found: str  # what the answers are, in one line
     labels: str  # what the gold labels are
     classes: tuple[str, ...]
@@ -131,6 +132,7 @@ def _judged(pool: AnswerPool, seen: Survey, advice: Advice, context: Context, id
     unlabeled = context.unlabeled["teacher"]
     targets = choose(context, recalibrate=True).targets(context.unlabeled)
     return AnswersAdvice(
+        hint=pool.hint,
         found=seen.said(pool),
         labels=pool.gold.said(),
         classes=pool.classes.names,

@@ -151,7 +151,9 @@ def print_answers_advice(found: AnswersAdvice, console: Console, *, details: boo
     advice = found.advice
     say(f"Verdict: {found.verdict}", style="bold")
     say(found.found)
-    say(found.labels)
+    say(f"{found.labels}; classes: {', '.join(found.classes[:20])}")
+    if found.hint:
+        say(found.hint)
     for line in reasons(advice):
         say(line)
     raised = f"{found.recalibrated_likelihood:+.3f}".replace("-", "−")
@@ -222,7 +224,7 @@ def _why(advice: Advice) -> Iterator[str]:
     if advice.alone:
         return
     if advice.teaching is None:
-        yield f"Even {last.more:,} more gold rows would hardly improve the correction."
+        yield f"Even {last.more:,} more gold rows would hardly improve the correction, with the experts as they are."
     else:
         yield f"{_more(advice.teaching, advice)}."
 

@@ -27,6 +27,7 @@ class Assembly:
     rows: int
     batches: Callable[[], Iterator[Any]]
     escape_formulas: bool = False  # in text
+    names: tuple[str, ...] | None = None  # of the classes, where lists of K numbers become columns of text
 
 
 def write_output(path: Path, temporary: Path | None, assembly: Assembly, record: dict[str, Any]) -> None:
@@ -111,9 +112,9 @@ def _csv(file: BinaryIO, assembly: Assembly, record: dict[str, Any]) -> None:
     from pyarrow import csv
 
     empty = pa.RecordBatch.from_pylist([], schema=assembly.schema)
-    with csv.CSVWriter(file, _wide(empty).schema) as writer:
+    with csv.CSVWriter(file, _wide(empty, assembly.names).schema) as writer:
         for batch in assembly.batches():
-            writer.write_batch(_wide(_escaped(batch) if assembly.escape_formulas else batch))
+            writer.write_batch(_wide(_escaped(batch) if assembly.escape_formulas else batch, assembly.names))
 
 
 def _escaped(batch: Any) -> Any:
@@ -129,15 +130,17 @@ def _escaped(batch: Any) -> Any:
     return batch.set_column(batch.schema.get_field_index("id"), "id", quoted)
 
 
-def _wide(batch: Any) -> Any:
-    """A batch with lists of K numbers spread over columns NAME_0, NAME_1, …: text has no lists."""
+def _wide(batch: Any, names: tuple[str, ...] | None) -> Any:
+    """A batch with lists of K numbers spread over columns NAME_0, NAME_1, …, or NAME_class, …: text has no lists."""
     import pyarrow as pa
 
     columns: dict[str, Any] = {}
     for field in batch.schema:
         if pa.types.is_fixed_size_list(field.type):
             flat, width = batch[field.name].flatten(), field.type.list_size
-            columns |= {f"{field.name}_{c}": flat.take(pa.array(np.arange(c, len(flat), width))) for c in range(width)}
+            ends = names or tuple(map(str, range(width)))
+            parts = [flat.take(pa.array(np.arange(c, len(flat), width))) for c in range(width)]
+            columns |= {f"{field.name}_{end}": part for end, part in zip(ends, parts, strict=True)}
         else:
             columns[field.name] = batch[field.name]
     return pa.RecordBatch.from_pydict(columns)

@@ -325,7 +325,7 @@ def _assemble(job: TableJob, folder: JobFolder, output: Path, messages: list[str
     escape = job.source.options.escape_formulas
     with (folder.folder / parts[0].file).open("rb") as file:
         schema = pq.read_schema(file).remove_metadata()
-    assembly = Assembly(schema, rows, batches, escape)
+    assembly = Assembly(schema, rows, batches, escape, record.get("class_names") and tuple(record["class_names"]))
     write_output(output, folder.scratch("output"), assembly, record)
     return record
 
