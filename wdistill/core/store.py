@@ -226,12 +226,17 @@ def _write_owner(handle: int, owner: str) -> None:
         os.pwrite(handle, owner.encode(), 0)
 
 
+def _is_in_the_way(lock: Path) -> bool:
+    """Whether something else than a lock of ours has its name."""
+    return os.path.lexists(lock) and not is_lock(lock)
+
+
 def _locked(folder: Path) -> int:
     """A handle of the folder's lock file, locked; the file is looked up again in case its owner just removed it."""
     lock = folder / "lock"
     while True:
         make_folder(folder)
-        if not is_lock(lock) and os.path.lexists(lock):
+        if _is_in_the_way(lock) and _is_in_the_way(lock):  # twice: another process may make or remove it just now
             what, found, expected = "something else is in the way", "no lock of wdistill", "no file of this name"
             remedy = "move it elsewhere or remove it; nothing was touched"
             raise StorageError(what, where=str(lock), found=found, expected=expected, remedy=remedy)
