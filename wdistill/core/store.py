@@ -228,7 +228,10 @@ def _write_owner(handle: int, owner: str) -> None:
 
 def _is_in_the_way(lock: Path) -> bool:
     """Whether something else than a lock of ours has its name."""
-    return os.path.lexists(lock) and not is_lock(lock)
+    try:
+        return os.path.lexists(lock) and not is_lock(lock)
+    except FileNotFoundError:  # it has just gone
+        return False
 
 
 def _locked(folder: Path) -> int:
