@@ -250,6 +250,7 @@ def test_one_table_with_labels_on_some_rows_needs_no_ids(tmp_path: Path) -> None
     assert sorted(map(int, gold)) == list(range(80)) and len(table) == 300
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 def test_inputs_are_numbers_categories_and_vectors(tmp_path: Path) -> None:
     import pyarrow as pa

@@ -258,6 +258,7 @@ def test_the_caller_is_asked_what_it_wants_taught() -> None:
     assert students(report)
 
 
+@pytest.mark.proof
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     for name, (inputs, labels) in splits().items():

@@ -696,6 +696,7 @@ def test_a_joined_job_goes_on_rightly_after_its_first_table_changed(
     assert found.equals(pq.read_table(tmp_path / "fresh.parquet"))
 
 
+@pytest.mark.proof
 @pytest.mark.kill
 def test_warnings_survive_an_interruption(tmp_path: Path) -> None:
     validation = write(tmp_path / "v.parquet", VALIDATION)

@@ -213,6 +213,7 @@ def test_files_of_others_are_not_replaced_by_a_student(damaged: Path, name: str)
     assert {path.name: path.read_bytes() for path in damaged.iterdir()} == before
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 def test_an_export_over_another_that_stops_anywhere_is_made_good(
     damaged: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory

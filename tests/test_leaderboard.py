@@ -558,6 +558,7 @@ def test_a_trial_that_was_run_twice_counts_once(tiny: None, tmp_path: Path) -> N
     assert [line["before"] for line in leaderboard.read(tmp_path)] == [82.0]
 
 
+@pytest.mark.proof
 def test_an_error_in_another_process_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Data that are not there: the process that looked for them says so, and the command ends."""
     words = ["--tasks", "letter", "--gold", "100", "--trials", "1", "--workers", "2", "--root", str(tmp_path)]

@@ -163,6 +163,7 @@ def test_a_network_without_filters_is_refused(width: float) -> None:
         MobileNet(3, 10, width)
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 def test_a_distillation_goes_on_with_the_same_bits_and_is_exported(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)

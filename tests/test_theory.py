@@ -305,6 +305,7 @@ def test_descent_finds_the_teacher_and_slack_tells_what_is_not_found() -> None:
     assert slack(found, truth, radius).max() < 1e-5 and slack(begin, truth, radius).min() > 0.1
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 def test_the_naive_objective_fails_and_a_smaller_angle_does_not_suffice() -> None:
     finding = halfspaces(scale=SMALL)

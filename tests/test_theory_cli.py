@@ -25,7 +25,7 @@ from tests.shortening import SEED, bold, shorten
 from tests.test_cli import fail, run
 from wdistill import cli
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 
 NAMES = [each.name for each in EXPERIMENTS]
 

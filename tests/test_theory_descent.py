@@ -17,7 +17,7 @@ from tests.shortening import SEED, bold, shorten
 from wdistill.weights import equations
 from wdistill.weights.equations import Floats
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 
 
 @pytest.fixture(scope="module")

@@ -572,6 +572,7 @@ def test_items_that_share_an_experiment_share_its_lines() -> None:
     assert all(by_name[each.name] == replace(each, labels=()) for item in ITEMS for each in item.experiments)
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name)
 def test_items_are_made_of_nothing_and_of_one_trial(item: Any) -> None:

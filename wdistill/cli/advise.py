@@ -224,7 +224,7 @@ def _why(advice: Advice) -> Iterator[str]:
     if advice.alone:
         return
     if advice.teaching is None:
-        yield f"Even {last.more:,} more gold rows would hardly improve the correction, with the experts as they are."
+        yield f"Even {last.more:,} more gold rows would hardly help, with the experts as they are."
     else:
         yield f"{_more(advice.teaching, advice)}."
 
