@@ -43,7 +43,6 @@ class Form:
     columns: tuple[str, ...]
     parse: Callable[[pa.RecordBatch, Sequence[str], Classes], Parsed]  # rows, their ids, classes
     classes: tuple[str, ...] = ()  # in the names of columns
-    numbered: int = 0  # as many classes without names
     text: tuple[str, ...] = ()  # of the columns, those that are read as text
 
 

@@ -62,13 +62,13 @@ def as_files(**frames: Any) -> Iterator[Callable[[str], str | None]]:
                 paths[name] = None if frame is None else str(frame)
                 continue
             table, path = to_arrow(frame, name), Path(folder) / f"{name}.parquet"
-            with store.writing(path) as file, parquet_writer(file, plain(table.schema)) as writer:
-                writer.write_table(table.cast(plain(table.schema)))
+            with store.writing(path) as file, parquet_writer(file, storable(table.schema)) as writer:
+                writer.write_table(table.cast(storable(table.schema)))
             paths[name] = str(path)
         yield paths.__getitem__
 
 
-def plain(schema: pa.Schema) -> pa.Schema:
+def storable(schema: pa.Schema) -> pa.Schema:
     """The same columns without kinds of strings and categories that parquet files do not keep."""
 
     def kept(kind: pa.DataType) -> pa.DataType:

@@ -63,7 +63,7 @@ def open_answers(source: str, columns: Columns = Columns(), option: str = "--ans
     """A file of answers; its form is recognised by its first rows."""
     refuse_remote(source, option)
     path = Path(source)
-    head = _head(path, option)
+    head = _head(path)
     if head.startswith(b"<"):
         found, expected = "HTML, the answer of a server", "answers: JSON lines, csv, parquet, npz or npy"
         raise unreadable("this is a web page", f"{option} {path}", found, expected, "fetch the file again")
@@ -79,10 +79,10 @@ def open_answers(source: str, columns: Columns = Columns(), option: str = "--ans
         reader = _line_reader(path, option, form, id_column)
     else:
         reader = _table_reader(table, form, id_column)
-    return AnswerFile(where, form.name, others, form.classes or _object_names(path, form, schema), reader, id_column is None)
+    return AnswerFile(where, form.name, others, form.classes or _object_names(form, schema), reader, id_column is None)
 
 
-def _head(path: Path, option: str) -> bytes:
+def _head(path: Path) -> bytes:
     """The first bytes of a file that are no blanks; nothing where it cannot be read, which is told elsewhere."""
     try:
         with path.open("rb") as file:
@@ -108,7 +108,7 @@ def _id_column(names: Sequence[str], given: str | None, where: str) -> str | Non
     return given or next((name for name in IDS if name in names), None)
 
 
-def _object_names(path: Path, form: Form, schema: pa.Schema) -> tuple[str, ...]:
+def _object_names(form: Form, schema: pa.Schema) -> tuple[str, ...]:
     """The classes that the objects of a struct column name."""
     kinds = [schema.field(name).type for name in form.columns]
     if form.name != forms.OBJECTS or not types.is_struct(kinds[0]):

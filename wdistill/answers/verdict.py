@@ -85,7 +85,7 @@ class AnswersAdvice:
     def _repr_html_(self) -> str:
         """In notebooks: the verdict, the teacher class by class, and the rows to look at."""
         figures = [
-            (each.name, f"{each.rows:,}", *(_percent(part) for part in (each.precision, each.recall, each.f1)))
+            (each.name, f"{each.rows:,}", *(part.percent for part in (each.precision, each.recall, each.f1)))
             for each in self.figures
         ]
         lines = [f"<p><b>{escape(self.verdict)}</b></p>", f"<p>{escape(self.found)}<br>{escape(self.labels)}</p>"]
@@ -94,10 +94,6 @@ class AnswersAdvice:
             rows = [(each.id, each.text[:200], each.teacher, each.target, f"{each.confidence:.0%}") for each in examples]
             lines += [f"<p>{title}</p>", _html(("id", "text", "teacher", "target", "sure"), rows)] if rows else []
         return "\n".join(lines)
-
-
-def _percent(interval: Interval) -> str:
-    return f"{100 * interval.value:.1f} % ({100 * interval.low:.1f}–{100 * interval.high:.1f})"
 
 
 def _html(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

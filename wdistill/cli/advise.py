@@ -157,7 +157,7 @@ def print_answers_advice(found: AnswersAdvice, console: Console, *, details: boo
     for line in reasons(advice):
         say(line)
     raised = f"{found.recalibrated_likelihood:+.3f}".replace("-", "−")
-    say(f"Recalibrated on gold, the teacher alone is right on {percent(found.recalibrated)}; log-likelihood {raised} a row.")
+    say(f"Recalibrated on gold, the teacher alone is right on {found.recalibrated.percent}; log-likelihood {raised} a row.")
     console.print(_class_table(found), highlight=False)
     if found.confusions:
         console.print(_confusion_table(found), highlight=False)
@@ -172,7 +172,7 @@ def print_answers_advice(found: AnswersAdvice, console: Console, *, details: boo
 
 def _class_table(found: AnswersAdvice) -> Any:
     shown = sorted(found.figures, key=lambda each: each.f1.value if each.f1.value == each.f1.value else 2.0)[:CLASSES]
-    rows = [(each.name, f"{each.rows:,}", percent(each.precision), percent(each.recall), percent(each.f1)) for each in shown]
+    rows = [(each.name, f"{each.rows:,}", each.precision.percent, each.recall.percent, each.f1.percent) for each in shown]
     title = "The teacher on gold, class by class" + (f": the {CLASSES} lowest" if len(found.figures) > CLASSES else "")
     return _table(title, ("class", "rows", "precision", "recall", "F1"), rows)
 
@@ -218,8 +218,8 @@ def _why(advice: Advice) -> Iterator[str]:
         right = f"{100 * advice.accuracies[f'{advice.alone} alone'].value:.1f} %"
         yield f"Labels alone do better: a {KINDS[advice.alone]} is right on {right}. Try without the teacher."
     yield f"{_rows(advice)}; intervals are 95 %."
-    yield f"The teacher is right on {percent(advice.teacher)} of the gold rows."
-    yield f"Corrected targets: {percent(targets)} expected; {100 * changed.value:.1f} % of rows change class."
+    yield f"The teacher is right on {advice.teacher.percent} of the gold rows."
+    yield f"Corrected targets: {targets.percent} expected; {100 * changed.value:.1f} % of rows change class."
     yield f"Predicted student gain: {_points(known.value)} points ({_span(known)}; one student {_span(predicted)})."
     if advice.alone:
         return
@@ -270,7 +270,7 @@ def tables(advice: Advice, names: Sequence[str] | None) -> Iterator[Any]:
         [
             (
                 change.name,
-                f"{100 * change.changed.value:.1f} %" if whole else percent(change.changed),
+                f"{100 * change.changed.value:.1f} %" if whole else change.changed.percent,
                 f"{100 * change.effective:.1f} % of the rows",
             )
             for change in advice.changes
@@ -279,7 +279,7 @@ def tables(advice: Advice, names: Sequence[str] | None) -> Iterator[Any]:
     yield _table(
         "Expected accuracy of the targets",
         ("targets by", "accuracy"),
-        [(name, percent(accuracy)) for name, accuracy in advice.accuracies.items()],
+        [(name, accuracy.percent) for name, accuracy in advice.accuracies.items()],
     )
     yield _table(
         "What more gold rows would do",
@@ -325,8 +325,8 @@ def _without_teacher(advice: Advice) -> str:
 def _teacher_table(advice: Advice, names: Sequence[str] | None) -> Any:
     order = [c for c in range(len(advice.by_class)) if advice.class_rows[c]]
     lowest = sorted(sorted(order, key=lambda c: advice.by_class[c].value)[:CLASSES])
-    rows = [("all", f"{advice.gold:,}", percent(advice.teacher))]
-    rows += [(names[c] if names else str(c), f"{advice.class_rows[c]:,}", percent(advice.by_class[c])) for c in lowest]
+    rows = [("all", f"{advice.gold:,}", advice.teacher.percent)]
+    rows += [(names[c] if names else str(c), f"{advice.class_rows[c]:,}", advice.by_class[c].percent) for c in lowest]
     title = "The teacher on gold" + (f", the {CLASSES} classes with the lowest accuracy" if len(order) > CLASSES else "")
     return _table(title, ("class", "rows", "accuracy"), rows)
 
@@ -365,10 +365,6 @@ def _points(value: float) -> str:
 
 def _span(interval: Interval) -> str:
     return f"{_points(interval.low)} to {_points(interval.high)}"
-
-
-def percent(interval: Interval) -> str:
-    return f"{100 * interval.value:.1f} % ({100 * interval.low:.1f}–{100 * interval.high:.1f})"
 
 
 def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:

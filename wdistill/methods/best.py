@@ -125,18 +125,12 @@ def choose(context: Context, *, recalibrate: bool = False) -> Choice:
 
     With `recalibrate`, the teacher's own targets are recalibrated on the gold rows.
     """
-    choice = _choose(context)
-    if not recalibrate or choice.estimate.accepted:
-        return choice
-    posterior = fit_posterior({"teacher": context.validation["teacher"]}, context.labels)
-    return Choice(choice.estimate, choice.why.replace("own targets", "targets, recalibrated on gold", 1), posterior)
-
-
-def _choose(context: Context) -> Choice:
     estimate = estimate_gain(context, tuple(context.validation))
     others = ", ".join(name for name in context.validation if name != "teacher")
+    recalibrated = fit_posterior({"teacher": context.validation["teacher"]}, context.labels) if recalibrate else None
+    instead = f"the teacher's {'targets, recalibrated on gold' if recalibrate else 'own targets'}"
     if not others:
-        return Choice(estimate, "the teacher's own targets: there is no other expert")
+        return Choice(estimate, f"{instead}: there is no other expert", recalibrated)
     likelihood = f"log-likelihood on gold {estimate.likelihood:+.3f} ± {estimate.likelihood_error:.3f}"
     gain = f"{100 * estimate.gain:+.1f} ± {100 * estimate.gain_error:.1f} points of target accuracy expected"
     if estimate.accepted:
@@ -144,9 +138,9 @@ def _choose(context: Context) -> Choice:
         return Choice(estimate, f"targets corrected by {others}: {likelihood}, {changed}, {gain}")
     if estimate.likelihood_improves:
         least = f"at least {100 * LEAST_GAIN:.1f} are required"
-        return Choice(estimate, f"the teacher's own targets: too little gain from {others} ({likelihood}, {gain}, {least})")
+        return Choice(estimate, f"{instead}: too little gain from {others} ({likelihood}, {gain}, {least})", recalibrated)
     rows = len(context.labels)
-    return Choice(estimate, f"the teacher's own targets: {rows} gold rows show no gain from {others} ({likelihood})")
+    return Choice(estimate, f"{instead}: {rows} gold rows show no gain from {others} ({likelihood})", recalibrated)
 
 
 def supervise_best(context: Context) -> Supervision:

@@ -111,6 +111,12 @@ def fit_fold_forests(labeled: LabeledRows, gold: LabeledRows, folds: Ints, class
     return FoldForests(tuple(forests), place.astype(np.int64))
 
 
+def log_softmax(scores: Floats) -> Floats:
+    """Log-probabilities (n, K) from scores (n, K)."""
+    shifted = scores - scores.max(axis=1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+
+
 def normalized_exp(log_probabilities: Floats) -> Floats:
     """Distributions (n, K) from log-probabilities that need not sum to 1."""
     powers = np.exp(log_probabilities)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wdistill.methods.crossfit import Ints, floored_logs, out_of_fold
+from wdistill.methods.crossfit import Ints, floored_logs, log_softmax, out_of_fold
 from wdistill.weights.confidence import Floats
 
 SLOPE_PRECISION = 10.0  # of the prior: slope 1 for the first expert, 0 for the others
@@ -42,7 +42,7 @@ class Posterior:
         teacher = next(iter(log_probabilities.values()))
         kept = ~self.classes_with_gold[teacher.argmax(axis=1)]
         total[kept] = teacher[kept]
-        return np.exp(_log_softmax(total))
+        return np.exp(log_softmax(total))
 
 
 def fit_posterior(predictions: Mapping[str, Floats], labels: NDArray[np.integer]) -> Posterior:
@@ -60,7 +60,7 @@ def fit_posterior(predictions: Mapping[str, Floats], labels: NDArray[np.integer]
 
     def loss(parameters: Floats) -> tuple[float, Floats]:
         slopes, biases = parameters[:experts], parameters[experts:]
-        log_p = _log_softmax(np.tensordot(slopes, stacked, 1) + biases)
+        log_p = log_softmax(np.tensordot(slopes, stacked, 1) + biases)
         residual = np.exp(log_p) - truth
         off = slopes - prior
         value = -float((log_p * truth).sum()) + SLOPE_PRECISION / 2 * off @ off + BIAS_PRECISION / 2 * biases @ biases
@@ -81,8 +81,3 @@ def cross_fitted(predictions: Mapping[str, Floats], labels: NDArray[np.integer],
         return posterior({name: values[test] for name, values in predictions.items()})
 
     return out_of_fold(fit_and_predict, folds)
-
-
-def _log_softmax(scores: Floats) -> Floats:
-    shifted = scores - scores.max(axis=1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))

@@ -18,6 +18,11 @@ class Interval:
     low: float
     high: float
 
+    @property
+    def percent(self) -> str:
+        """A share as text, such as 81.3 % (79.0–83.4)."""
+        return f"{100 * self.value:.1f} % ({100 * self.low:.1f}–{100 * self.high:.1f})"
+
     def within(self, bound: float) -> bool:
         """Whether the whole interval is within ± bound."""
         return -bound <= self.low and self.high <= bound

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from wdistill.core.checks import same_length
 from wdistill.core.errors import bad_input, bad_value, empty
 from wdistill.core.threads import one_thread
-from wdistill.methods.crossfit import Ints, combine_folds, floored_logs, folds_of, normalized_exp
+from wdistill.methods.crossfit import Ints, combine_folds, floored_logs, folds_of, log_softmax, normalized_exp
 from wdistill.weights.confidence import Floats
 
 PENALTIES = (1.0, 0.1, 0.01, 0.001)  # from which cross-validation chooses
@@ -40,7 +40,7 @@ class LinearModel:
     def __call__(self, rows: Rows) -> Floats:
         """Probabilities of sparse rows: (n, d) → (n, K)."""
         distributions = np.zeros((rows.shape[0], self.classes))
-        distributions[:, self.seen] = np.exp(_log_softmax(rows[:, self.columns] @ self.coefficients + self.biases))
+        distributions[:, self.seen] = np.exp(log_softmax(rows[:, self.columns] @ self.coefficients + self.biases))
         return distributions
 
 
@@ -156,7 +156,7 @@ def _path(inputs: Any, targets: Floats, weights: Floats, penalties: Sequence[flo
         def loss(point: Floats, share: float = penalty / total) -> tuple[float, Floats]:
             table = point.reshape(-1, len(seen))
             coefficients = table[:-1]
-            logs = _log_softmax(inputs @ coefficients + table[-1])
+            logs = log_softmax(inputs @ coefficients + table[-1])
             residual = np.exp(logs) * mass - wanted
             slope = np.concatenate([flipped @ residual + share * coefficients, residual.sum(axis=0, keepdims=True)])
             return share / 2 * float((coefficients**2).sum()) - float((wanted * logs).sum()), slope.ravel()
@@ -166,11 +166,6 @@ def _path(inputs: Any, targets: Floats, weights: Floats, penalties: Sequence[flo
         whole = np.arange(inputs.shape[1])
         models.append(LinearModel(whole, table[:-1].copy(), table[-1].copy(), seen, targets.shape[1], penalty))
     return models
-
-
-def _log_softmax(scores: Floats) -> Floats:
-    shifted = scores - scores.max(axis=1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 
 
 # for gold rows --------------------------------------------------------------------------------------------------------
