@@ -819,5 +819,5 @@ def test_nobody_has_to_listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_distill_needs_what_it_needs() -> None:
     with pytest.raises(ConfigError, match="not a recipe"):
         go(recipe={"epochs": 1})  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="unlabeled"):
-        distill(teacher, student, *list(splits().values())[:2])  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match="unlabeled: no rows"):
+        distill(teacher, student, *list(splits().values())[:2])

@@ -126,7 +126,7 @@ def _judged(pool: AnswerPool, seen: Survey, advice: Advice, context: Context, id
     rows = np.arange(m)
     likelihood = float(np.mean(np.log(again[rows, labels]) - np.log(np.maximum(teacher[rows, labels], 1e-4))))
     unlabeled = context.unlabeled["teacher"]
-    targets = choose(context, recalibrate=True).targets(context.unlabeled)
+    targets = choose(replace(context, recalibrate=True)).targets(context.unlabeled)
     return AnswersAdvice(
         hint=pool.hint,
         found=seen.said(pool),

@@ -45,7 +45,13 @@ def add(commands: Any) -> None:
         help="a model, or stored predictions; repeat for more files",
     )
     flag("--student", required=True, metavar="S", help="a model")
-    flag("--labeled", required=True, type=Path, metavar="L", help="rows that teacher and student are trained on")
+    flag(
+        "--labeled",
+        type=Path,
+        metavar="L",
+        help="rows that teacher and student are trained on; without them, for a teacher that comes trained or as a table, "
+        "the gold rows are in their place",
+    )
     flag(
         "--validation", required=True, type=Path, metavar="V", help="gold rows, with a true label: only best trains on them"
     )

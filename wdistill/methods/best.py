@@ -120,15 +120,15 @@ class Choice:
         return experts["teacher"] if self.recalibrated is None else self.recalibrated(experts)
 
 
-def choose(context: Context, *, recalibrate: bool = False) -> Choice:
+def choose(context: Context) -> Choice:
     """Corrected targets where the gold rows support them and the gain is large enough, else the teacher's own.
 
-    With `recalibrate`, the teacher's own targets are recalibrated on the gold rows.
+    Where the context says `recalibrate`, the teacher's own targets are recalibrated on the gold rows.
     """
     estimate = estimate_gain(context, tuple(context.validation))
     others = ", ".join(name for name in context.validation if name != "teacher")
-    recalibrated = fit_posterior({"teacher": context.validation["teacher"]}, context.labels) if recalibrate else None
-    instead = f"the teacher's {'targets, recalibrated on gold' if recalibrate else 'own targets'}"
+    recalibrated = fit_posterior({"teacher": context.validation["teacher"]}, context.labels) if context.recalibrate else None
+    instead = f"the teacher's {'targets, recalibrated on gold' if context.recalibrate else 'own targets'}"
     if not others:
         return Choice(estimate, f"{instead}: there is no other expert", recalibrated)
     likelihood = f"log-likelihood on gold {estimate.likelihood:+.3f} ± {estimate.likelihood_error:.3f}"

@@ -51,6 +51,7 @@ class Context:
     targets: Targets = "soft"  # the student's targets: distributions, or their argmax
     seed: int = 0
     same: Ints | None = None  # (m,) the first equal gold row of every gold row, where gold rows are repeated
+    recalibrate: bool = False  # the teacher was trained on no row of ours: `best` recalibrates it where it does not correct
 
     @property
     def labels(self) -> NDArray[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -95,7 +95,7 @@ def prepare_best(paths: Paths, options: Options, *, recalibrate: bool = False) -
     sample = predict_sample(experts)
     for finding in (*sample.concerns, *check_gold(sample.context)):
         checks.warn(finding.text)
-    return CorrectJob(experts, choose(sample.context, recalibrate=recalibrate), len(sample.ids))
+    return CorrectJob(experts, choose(replace(sample.context, recalibrate=recalibrate)), len(sample.ids))
 
 
 def _numbers_of(posterior: Posterior) -> list[Any]:

@@ -23,14 +23,14 @@ from wdistill.runs.recipe import Recipe
 from wdistill.training import tensors
 from wdistill.training.data import Split, take_rows, to_device
 from wdistill.training.inputs import concatenate
-from wdistill.training.labels import read_labels, read_predictions
+from wdistill.training.labels import FOLDED_STUDENT, read_labels, read_predictions
 from wdistill.training.loop import run_stage
 from wdistill.training.losses import soft_cross_entropy
 from wdistill.training.predict import device_of
 from wdistill.training.randomness import key, permutation
 from wdistill.training.stage import AuxiliaryLoss, Callbacks, Examples, Stage
 from wdistill.training.vid import vid_auxiliary_loss
-from wdistill.training.weigher import Weigher
+from wdistill.training.weigher import Predictions, Weigher
 from wdistill.weights.evidence import Evidence
 from wdistill.weights.rule import Rule, as_rule
 
@@ -75,13 +75,13 @@ def read_context(job: TrainingJob, callbacks: Callbacks) -> Context:
 def _prepare_rule(job: TrainingJob, rule: Rule[...], splits: Mapping[str, Split], callbacks: Callbacks) -> PreparedArm:
     """The teacher's own targets, and weights that may be refreshed."""
     recipe, validation = job.recipe, splits["validation"]
-    weighing, gold = split_gold(validation, recipe)
+    weighing, gold = split_gold(validation, recipe) if not job.gold_as_labeled else (validation, None)
     weigher = _weigher(job, rule, weighing, splits["unlabeled"], recipe.temperature, callbacks)
     teacher_gold = weigher.validation_teacher[rows_that_weigh(len(validation), recipe)]
     parts = _parts(splits, gold)
     targets = _teacher_targets(_labels(parts), weigher.teacher, recipe, job.classes)
     stage = _stage(job, parts, targets, replace(weigher, validation_teacher=teacher_gold))
-    return PreparedArm(replace(stage, gold=recipe.validation_in_training == "yes"), weighing)
+    return PreparedArm(replace(stage, gold=recipe.validation_in_training == "yes" or job.gold_as_labeled), weighing)
 
 
 def _prepare_method(
@@ -97,8 +97,8 @@ def _prepare_method(
     for concern in check_gold(context):
         checks.warn(concern.text)
     supervision = _supervision(rule, context)
-    gold = supervision.gold or recipe.validation_in_training == "yes"
-    parts = _parts(splits, validation if gold else None)
+    gold = supervision.gold or recipe.validation_in_training == "yes" or job.gold_as_labeled
+    parts = _parts(splits, validation if gold and not job.gold_as_labeled else None)
     labels = [torch.nn.functional.one_hot(part_labels, job.classes).float() for part_labels in _labels(parts)]
     soft = tempered(supervision.targets, recipe.temperature).astype(np.float32)
     targets = torch.cat([labels[0], torch.from_numpy(soft), *labels[1:]])
@@ -119,7 +119,8 @@ def _no_rule(evidence: Evidence) -> NDArray[np.float64]:
 def _context(job: TrainingJob, auxiliary: Sequence[str], evidence: Evidence) -> Context:
     """The input of a method: predictions, also of the auxiliary models that it uses."""
     models = {name: read_predictions(job.run / "auxiliary" / name) for name in job.auxiliary if name in auxiliary}
-    return Context(evidence, models, job.recipe.targets, job.recipe.seed % 2**32, job.splits["validation"].same)
+    seed, same = job.recipe.seed % 2**32, job.splits["validation"].same
+    return Context(evidence, models, job.recipe.targets, seed, same, recalibrate=job.gold_as_labeled)
 
 
 def _supervision(rule: MethodArm, context: Context) -> Supervision:
@@ -160,7 +161,17 @@ def _weigher(
         first=len(job.splits["labeled"]),
         rows=0,
         callbacks=callbacks,
+        out_of_fold=_out_of_fold(job),
     )
+
+
+def _out_of_fold(job: TrainingJob) -> Predictions | None:
+    """Logits of gold and unlabeled rows by the students of the folds; None where the student has not seen the gold rows."""
+    if FOLDED_STUDENT not in job.auxiliary:
+        return None
+    gold, unlabeled = (read_labels(job.run / "auxiliary" / FOLDED_STUDENT, name) for name in ("validation", "unlabeled"))
+    assert gold is not None and unlabeled is not None
+    return gold, unlabeled
 
 
 def _parts(splits: Mapping[str, Split], gold: Split | None) -> list[Split]:

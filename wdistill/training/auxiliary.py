@@ -25,7 +25,7 @@ from wdistill.training import tensors
 from wdistill.training.data import Split
 from wdistill.training.inputs import Inputs
 from wdistill.training.jobs import TrainingJob
-from wdistill.training.labels import store_predictions
+from wdistill.training.labels import FOLDED_STUDENT, store_predictions
 from wdistill.training.predict import as_float, predict
 from wdistill.training.stage import Callbacks, StoppedError
 from wdistill.weights.equations import probabilities
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from wdistill.training.prepare import Prepared
     from wdistill.training.run import Run
 
-NETWORKS = {"second": "student", "retrained": "teacher"}  # auxiliary networks, and whose shape they have
+NETWORKS = {FOLDED_STUDENT: "student", "second": "student", "retrained": "teacher"}  # whose shape auxiliary networks have
 LONGEST = 4096  # numbers in a row up to which there is a forest; it reads all of them
 
 PredictPart = Callable[[Split, slice], NDArray[Any]]

@@ -109,11 +109,13 @@ class Duplicates:
 def find_duplicates(splits: Mapping[str, Split]) -> Duplicates:
     """Compare the inputs of all splits that are in memory or in a file."""
     keys = {name: _row_keys(split) for name, split in splits.items()}
-    labeled, gold, unlabeled = (keys[name] for name in ("labeled", "validation", "unlabeled"))
+    gold, unlabeled = keys["validation"], keys["unlabeled"]
+    labeled = keys.get("labeled", gold[:0])
     by_chance = among(unlabeled, labeled)
     gold_in_labeled = leaked(np.isin(gold, labeled), by_chance)
     gold_in_unlabeled = leaked(np.isin(gold, unlabeled), by_itself(unlabeled))
-    test_in_labeled = leaked(np.isin(keys.get("test", gold[:0]), labeled), by_chance)
+    trained = keys.get("labeled", gold)
+    test_in_labeled = leaked(np.isin(keys.get("test", gold[:0]), trained), among(unlabeled, trained))
     return Duplicates(
         gold_in_labeled=gold_in_labeled,
         labeled_in_gold=np.isin(labeled, gold[gold_in_labeled]),

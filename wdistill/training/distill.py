@@ -29,9 +29,9 @@ RunJobs = Callable[[Sequence[TrainingJob]], None]
 def distill(
     teacher: Model | StoredPredictions,
     student: Model,
-    labeled: Any,
-    validation: Any,
-    unlabeled: Any,
+    labeled: Any = None,
+    validation: Any = None,
+    unlabeled: Any = None,
     test: Any = None,
     *,
     rule: Any = None,
@@ -43,7 +43,8 @@ def distill(
     `teacher`: a module, a function that makes one, or stored predictions: arrays by split, or files joined by row id.
     `student`: a module or a function that makes one. Neither is changed; the trained students are in the report.
     `labeled`, `validation`, `test`: pairs (inputs, labels), or Data. `unlabeled`: inputs; with labels where the truth is
-    known, for the oracle and the report.
+    known, for the oracle and the report. Without `labeled` rows, as with an LLM as teacher, the gold rows (`validation`) are
+    trained on in their place, and weights and targets are estimated from students that have not seen the row they predict.
     `rule`: a rule, several as a list, or by name in a dict, each an arm of its own; None: those that the recipe names.
     An arm may have settings of its own: {"once": debiased, "refreshed": arm(debiased, refresh=1)}.
     `run`: a folder that keeps everything. The same call resumes it, however it ended; None: nothing is kept.
@@ -62,9 +63,9 @@ def distill(
 def advise(
     teacher: Model | StoredPredictions,
     student: Model,
-    labeled: Any,
-    validation: Any,
-    unlabeled: Any,
+    labeled: Any = None,
+    validation: Any = None,
+    unlabeled: Any = None,
     test: Any = None,
     *,
     rule: Any = best,
@@ -93,9 +94,9 @@ def _before_the_arms(run: Run, prepared: Prepared, run_jobs: RunJobs, callbacks:
     run.remember()
     with run.timed("labels"):
         label_splits(run, prepared, callbacks)  # lines 2 to 4: the teacher labels
-    run.remember_accuracies(prepared)
     if prepared.auxiliary:
         run_jobs(auxiliary_jobs(run, prepared))
         with run.timed("auxiliary"):
             predict_auxiliary(run, prepared, callbacks)
+    run.remember_accuracies(prepared)
     return prepared

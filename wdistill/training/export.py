@@ -162,7 +162,7 @@ def export_run(run: Path, folder: Path, arm: str | None = None, *, trust_code: b
     student = NETWORKS[network](**arguments) if arguments else build(network)
     content = CheckpointStore(run / "arms" / folder_of(arm)).read("parameters.safetensors")
     tensors.load_parameters(student, tensors.from_bytes(content, arm), arm)
-    shape, dtype = (state["identity"]["data"]["labeled"][name] for name in ("shape", "dtype"))
+    shape, dtype = (state["identity"]["data"]["validation"][name] for name in ("shape", "dtype"))
     noise = torch.rand(1, *shape[1:], generator=torch.Generator().manual_seed(0))
     example = torch.zeros(1, *shape[1:], dtype=getattr(torch, dtype)) if dtype.startswith("int") else noise
     description = export_student(student, example, folder, None if arguments else network)

@@ -42,6 +42,7 @@ class TrainingJob:
     rule: Rule[...] | MethodArm | None = None  # of an arm
     teacher: nn.Module | None = None  # of an arm with VID; its parameters are those of the run
     auxiliary: tuple[str, ...] = ()  # of an arm: the auxiliary models whose predictions are stored
+    gold_as_labeled: bool = False  # the labeled rows are the gold rows
     fold: int | None = None  # of an auxiliary model: the fold of gold rows that it is not trained on
     folds: np.ndarray | None = None  # of an auxiliary model: the fold of every gold row
 
@@ -56,7 +57,16 @@ def pretraining_jobs(run: Run, prepared: Prepared) -> list[TrainingJob]:
     """Line 1 of Algorithm 1: teacher and student on the labeled rows."""
     models = {"teacher": prepared.teacher, "student": prepared.student}
     return [
-        TrainingJob(run.folder, name, copy.deepcopy(model), prepared.splits, prepared.classes, run.recipe, str(run.device))
+        TrainingJob(
+            run.folder,
+            name,
+            copy.deepcopy(model),
+            prepared.splits,
+            prepared.classes,
+            run.recipe,
+            str(run.device),
+            gold_as_labeled=prepared.gold_as_labeled,
+        )
         for name, model in models.items()
         if model is not None
     ]
@@ -77,6 +87,7 @@ def arm_job(run: Run, prepared: Prepared, name: str) -> TrainingJob:
         arm.rule,
         prepared.teacher if recipe.vid else None,
         prepared.auxiliary,
+        prepared.gold_as_labeled,
     )
 
 
@@ -100,7 +111,8 @@ def _pretrain(job: TrainingJob, model: nn.Module, splits: Mapping[str, Split], c
     examples = Examples(labeled.inputs, labeled.labels, torch.ones(len(labeled)), labeled.ids)
     epochs = job.recipe.teacher_epochs if job.name == "teacher" else job.recipe.student_epochs
     stage = Stage(job.name, job.folder, examples, epochs, order=job.name)
-    measured = {name: splits[name] for name in ("validation", "test") if name in splits}
+    unseen = ("test",) if job.gold_as_labeled else ("validation", "test")
+    measured = {name: splits[name] for name in unseen if name in splits}
     run_stage(stage, model, job.recipe, measured, callbacks)
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from wdistill.training.run import Run
 
 CHUNK = 1 << 24  # predictions of a chunk
+FOLDED_STUDENT = "student"  # the auxiliary model of runs without labeled rows: students trained on gold rows, by folds
 
 
 def label_splits(run: Run, prepared: Prepared, callbacks: Callbacks) -> None:

@@ -23,6 +23,7 @@ from wdistill.training.arm import rows_that_weigh
 from wdistill.training.auxiliary import available
 from wdistill.training.data import Duplicates, Split, check_leak, check_split, drop_rows, find_duplicates, has_ids
 from wdistill.training.identity import begin_or_resume
+from wdistill.training.labels import FOLDED_STUDENT
 from wdistill.training.predict import count_classes
 from wdistill.training.randomness import key, seed_generators
 from wdistill.training.run import INPUTS, Run
@@ -41,12 +42,20 @@ class Prepared:
     student: nn.Module
     tables: Mapping[str, NDArray[Any]] | None  # the teacher's predictions by split
     classes: int
+    gold_as_labeled: bool = False  # no labeled rows were passed: the gold rows are in their place
     auxiliary: tuple[str, ...] = ()  # models that arms use, of those that can be trained
+
+    @property
+    def passed_splits(self) -> dict[str, Split]:
+        """The splits that were passed."""
+        return {name: split for name, split in self.splits.items() if name != "labeled" or not self.gold_as_labeled}
 
     @property
     def training_splits(self) -> dict[str, Split]:
         """The splits as auxiliary models are trained on them: labeled rows that are gold rows too are left out."""
-        return {**self.splits, "labeled": drop_rows(self.splits["labeled"], self.duplicates.labeled_in_gold)}
+        labeled = self.splits["labeled"]
+        is_gold = np.ones(len(labeled), bool) if self.gold_as_labeled else self.duplicates.labeled_in_gold
+        return {**self.splits, "labeled": drop_rows(labeled, is_gold)}
 
     @property
     def concerns(self) -> tuple[Concern, ...]:
@@ -60,11 +69,14 @@ class Prepared:
         )
 
     def with_auxiliary(self, arms: Mapping[str, Arm], recipe: Recipe) -> Prepared:
-        """The same with the auxiliary models that arms use and that can be trained."""
+        """The same with the auxiliary models that arms use and that can be trained.
+
+        Where the student is trained on gold rows alone, it is one of them, and a second one would be the same.
+        """
         wanted = [name for name in AUXILIARY_MODELS if any(name in arm.auxiliary for arm in arms.values())]
-        if not wanted:
-            return self
-        names = available(wanted, recipe, self.splits["labeled"].inputs, table=self.teacher is None)
+        names = available(wanted, recipe, self.splits["labeled"].inputs, table=self.teacher is None) if wanted else []
+        if self.gold_as_labeled and recipe.student_epochs:
+            names = [FOLDED_STUDENT, *(name for name in names if name != "second")]
         return replace(self, auxiliary=tuple(names))
 
 
@@ -72,7 +84,7 @@ def prepare(run: Run, teacher: Any, student: Any, labeled: Any, validation: Any,
     """Read and check all inputs; then begin the run, or check that the folder holds the same one."""
     passed = {"labeled": labeled, "validation": validation, "unlabeled": unlabeled, "test": test}
     passed = {name: data for name, data in passed.items() if data is not None}
-    for name in ("labeled", "validation", "unlabeled"):
+    for name in ("validation", "unlabeled"):
         if name not in passed:
             expected = "inputs" if name == "unlabeled" else "a pair (inputs, labels), or Data"
             raise wrong_type("no rows", name, None, expected, f"pass {name}=…")
@@ -86,10 +98,16 @@ def prepare(run: Run, teacher: Any, student: Any, labeled: Any, validation: Any,
     with_ids = {name: split for name, split in splits.items() if has_ids(passed[name])}
     tables = read_tables(teacher, splits, with_ids, classes, run.recipe.kind) if teacher_module is None else None
     _check_arms(run, splits)
+    gold_as_labeled = labeled is None
+    if gold_as_labeled:
+        _check_without_labeled(run, splits, teacher_module)
     for recipe in dict.fromkeys(arm.recipe(run.recipe) for arm in run.arms.values()):
-        check_vid(recipe, student_module, teacher_module, splits["labeled"].inputs)
+        check_vid(recipe, student_module, teacher_module, splits["validation"].inputs)
     begin_or_resume(run, splits, models, {"teacher": teacher, "student": student}, tables, classes)
-    return Prepared(splits, duplicates, teacher_module, student_module, tables, classes)
+    if gold_as_labeled:
+        splits = {"labeled": replace(splits["validation"], name="labeled"), **splits}
+        tables = None if tables is None else {"labeled": tables["validation"], **tables}
+    return Prepared(splits, duplicates, teacher_module, student_module, tables, classes, gold_as_labeled)
 
 
 def _splits(run: Run, passed: Mapping[str, Any]) -> tuple[dict[str, Split], Duplicates]:
@@ -101,8 +119,9 @@ def _splits(run: Run, passed: Mapping[str, Any]) -> tuple[dict[str, Split], Dupl
     }
     _check_kinds(splits)
     duplicates = find_duplicates(splits)
-    by_id = has_ids(passed["labeled"]) and has_ids(passed["validation"])
-    check_leak(splits["labeled"], splits["validation"], duplicates, by_id=by_id)
+    if "labeled" in splits:
+        by_id = has_ids(passed["labeled"]) and has_ids(passed["validation"])
+        check_leak(splits["labeled"], splits["validation"], duplicates, by_id=by_id)
     same = duplicates.same
     if duplicates.gold_in_unlabeled:
         rows = f"{duplicates.gold_in_unlabeled} validation rows"
@@ -110,7 +129,10 @@ def _splits(run: Run, passed: Mapping[str, Any]) -> tuple[dict[str, Split], Dupl
     if same is not None:
         checks.warn(f"{len(same) - len(np.unique(same))} validation rows repeat the inputs of another one")
     if duplicates.test_in_labeled:
-        checks.warn(f"{duplicates.test_in_labeled} test rows are also among the labeled rows: test accuracies are too good")
+        trained = "labeled" if "labeled" in splits else "validation"
+        checks.warn(
+            f"{duplicates.test_in_labeled} test rows are also among the {trained} rows: test accuracies are too good"
+        )
     return {**splits, "validation": replace(splits["validation"], same=same)}, duplicates
 
 
@@ -164,7 +186,7 @@ def _classes(recipe: Recipe, splits: Mapping[str, Split], models: Mapping[str, n
             )
             found, expected = "no parameter that requires a gradient", "parameters to be trained"
             raise bad_value(f"the {name} has nothing to train", type(model).__name__, found, expected, remedy)
-    inputs = splits["labeled"].inputs
+    inputs = splits["validation"].inputs
     widths = {name: count_classes(model, name, inputs, recipe.precision) for name, model in models.items()}
     if recipe.classes is not None:
         widths["recipe"] = recipe.classes
@@ -173,6 +195,27 @@ def _classes(recipe: Recipe, splits: Mapping[str, Split], models: Mapping[str, n
         if split.labels is not None:
             checks.labels(split.labels.numpy(), k, f"{name} labels")
     return k
+
+
+def _check_without_labeled(run: Run, splits: Mapping[str, Split], teacher: nn.Module | None) -> None:
+    """Raise what cannot be done without labeled rows; warn of what may surprise."""
+    recipe = run.recipe
+    if teacher is not None and recipe.teacher_epochs:
+        expected = "labeled rows to train it on, or a teacher that comes trained, or its predictions"
+        remedy = "pass labeled=…, or set teacher_epochs=0 (--teacher-epochs 0), or pass a table"
+        raise bad_value("the teacher has no rows to be trained on", "labeled", "no rows", expected, remedy)
+    if recipe.student_epochs:
+        check_enough_gold(len(splits["validation"]), "validation", "pass labeled rows")
+    for name, arm in run.arms.items():
+        own = arm.recipe(recipe)
+        if own.validation_in_training == "half":
+            expected, remedy = "yes or no: without labeled rows all gold rows are trained on", "leave it out"
+            raise bad_value("there are no labeled rows", f"arm {name}: validation_in_training", "half", expected, remedy)
+        if own.refresh is not None and own.validation_in_training == "no":
+            checks.warn(
+                f"refresh = {own.refresh} without labeled rows: the student is trained on the gold rows, and its losses on "
+                "them are too small after the first estimate, which alone is out of fold"
+            )
 
 
 def _check_arms(run: Run, splits: Mapping[str, Split]) -> None:

@@ -29,12 +29,13 @@ from wdistill.runs.outcome import Outcome
 from wdistill.runs.recipe import Recipe, check_recipe
 from wdistill.training import input_files, tensors
 from wdistill.training.jobs import TrainingJob, torch_threads
-from wdistill.training.labels import read_labels
+from wdistill.training.labels import FOLDED_STUDENT, read_labels
 from wdistill.training.predict import accuracy, predict
 from wdistill.training.stage import Callbacks, StoppedError
 from wdistill.training.workers import worker_pool
 
 if TYPE_CHECKING:
+    from wdistill.training.data import Split
     from wdistill.training.prepare import Prepared
 
 PAGE = "report.html"
@@ -147,7 +148,7 @@ class Run:
         if "accuracies" in self.store.state:
             return
         teacher: dict[str, float] = {}
-        for name, split in prepared.splits.items():
+        for name, split in prepared.passed_splits.items():
             logits = read_labels(self.folder / "labels", name)
             if logits is not None and split.labels is not None:
                 teacher[name] = accuracy(logits, split.labels)
@@ -157,6 +158,8 @@ class Run:
         epochs = read_run(self.folder).student.epochs
         if epochs:
             last = {"validation": epochs[-1].validation, "test": epochs[-1].test}
+            if prepared.gold_as_labeled:
+                last["validation"] = self._out_of_fold_accuracy(prepared.splits["validation"])
             return {name: value for name, value in last.items() if value is not None}
         model, measured = copy.deepcopy(prepared.student).to(self.device), {}  # it came trained: measure it now
         for name in ("validation", "test"):
@@ -164,6 +167,12 @@ class Run:
             if split is not None and split.labels is not None:
                 measured[name] = accuracy(predict(model, split.inputs, self.recipe.precision), split.labels)
         return measured
+
+    def _out_of_fold_accuracy(self, gold: Split) -> float:
+        """Of the students that were trained on all gold rows but those of one fold."""
+        logits = read_labels(self.folder / "auxiliary" / FOLDED_STUDENT, "validation")
+        assert logits is not None and gold.labels is not None
+        return accuracy(logits, gold.labels)
 
     def arm_with_auxiliary(self) -> str:
         """The name of the first arm whose method uses auxiliary models."""

@@ -24,6 +24,8 @@ from wdistill.weights.diagnostics import Histogram
 from wdistill.weights.evidence import Evidence
 from wdistill.weights.rule import Fitted, Rule, Weighed
 
+Predictions = tuple[NDArray[np.float32], NDArray[np.float32]]  # logits of validation (m, K) and unlabeled rows (n, K)
+
 
 @dataclass(frozen=True, eq=False)
 class Weigher:
@@ -41,21 +43,18 @@ class Weigher:
     rows: int  # number of all examples; the others have weight 1
     callbacks: Callbacks
     targets: NDArray[np.float32] | None = None  # (n, K), where they are not the teacher's own; kept beside the weights
+    out_of_fold: Predictions | None = None  # before the first epoch, where the student was pretrained on the validation rows
 
     def evidence(self, student: nn.Module) -> Evidence:
-        """The evidence for a rule, with the current predictions of the student."""
-        validation_student = predict(student, self.validation.inputs, self.precision, on_batch=self._on_batch)
-        return self._evidence(
-            validation_student, predict(student, self.unlabeled.inputs, self.precision, on_batch=self._on_batch)
-        )
+        """The evidence for a rule, with the predictions of the pretrained student."""
+        return self._evidence(*self._predictions(student, 0))
 
     def estimate(self, student: nn.Module, after: int) -> Estimate:
         """Weights from the current student, after `after` epochs of the second stage."""
         started = time.perf_counter()
-        validation_student = predict(student, self.validation.inputs, self.precision, on_batch=self._on_batch)
-        unlabeled_student = predict(student, self.unlabeled.inputs, self.precision, on_batch=self._on_batch)
+        predictions = self._predictions(student, after)
         read = time.perf_counter()
-        evidence = self._evidence(validation_student, unlabeled_student)
+        evidence = self._evidence(*predictions)
         fitted = self.rule.fit(evidence)
         weighed = fitted.weigh_rows(evidence.rows)
         estimated = time.perf_counter()
@@ -65,6 +64,14 @@ class Weigher:
 
     def restore(self, checkpoints: CheckpointStore, refresh: Refresh) -> Tensor:
         return self._spread(read_table(checkpoints.read(refresh.file), ["weight"])["weight"])
+
+    def _predictions(self, student: nn.Module, after: int) -> Predictions:
+        """Logits of validation and unlabeled rows after `after` epochs of the second stage."""
+        if self.out_of_fold is not None and after == 0:
+            return self.out_of_fold
+        splits = (self.validation, self.unlabeled)
+        gold, unlabeled = (predict(student, each.inputs, self.precision, on_batch=self._on_batch) for each in splits)
+        return gold, unlabeled
 
     def _on_batch(self, rows: int) -> None:
         if self.callbacks.stopping():
