@@ -116,7 +116,8 @@ class Table:
         for number in range(self._parts):
             location, first = self._location(number), 0
             with self._file_errors(number):
-                missing = [name for name in schema.names if name not in self._layout(number).schema.names]
+                there = self._layout(number).schema.names
+                missing = [name for name in schema.names if name not in there]
                 if missing:
                     found, expected = (
                         f"no column {missing[0]!r}",
@@ -166,8 +167,9 @@ class Table:
     @cached_property
     def _first(self) -> tuple[int, Layout]:
         """The first file that has rows, by number, and its layout; the very first when none has."""
-        layouts = ((number, self._layout(number)) for number in range(self._parts))
-        return next((pair for pair in layouts if pair[1].rows != 0), (0, self._layout(0)))
+        first = self._layout(0)
+        layouts = ((number, self._layout(number)) for number in range(1, self._parts))
+        return (0, first) if first.rows != 0 else next((pair for pair in layouts if pair[1].rows != 0), (0, first))
 
     @cached_property
     def _counts(self) -> tuple[int, ...]:
