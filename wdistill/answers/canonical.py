@@ -15,7 +15,6 @@ from wdistill.answers.pool import AnswerPool, GoldRows, usable
 from wdistill.answers.row_models import TREES, RowExperts, Values
 from wdistill.core import checks, store
 from wdistill.core.errors import bad_input
-from wdistill.core.progress import progress
 from wdistill.tables.correct import lists
 from wdistill.tables.join import keys
 from wdistill.tables.options import Options, Paths
@@ -56,21 +55,19 @@ def _answers(pool: AnswerPool, experts: RowExperts | None) -> Iterator[pa.Record
     """All answers that can be used, without those of gold rows; with what experts say, where the rows stand there too."""
     gold = pa.array(list(pool.numbers), pa.string())
     empty = 0
-    with progress("reading answers", None) as tick:
-        for batch in pool.batches(pool.value_columns if experts else ()):
-            parsed = batch.parsed
-            kept = ~pc.is_in(parsed.ids, value_set=gold).to_numpy(zero_copy_only=False)
-            if pool.options.refusals == "drop":
-                kept &= parsed.answered
-            rows = pa.array(np.flatnonzero(kept))
-            columns = {"id": parsed.ids.take(rows), "teacher": lists(usable(parsed, pool)[kept])}
-            if experts is not None and len(rows):
-                values = {name: column.take(rows) for name, column in batch.columns.items()}
-                empty += _empty(values)
-                columns |= {name: lists(each) for name, each in experts.predict(values, batch.where).items()}
-            tick(len(parsed.ids))
-            if len(rows):
-                yield pa.RecordBatch.from_pydict(columns)
+    for batch in pool.batches(pool.value_columns if experts else ()):
+        parsed = batch.parsed
+        kept = ~pc.is_in(parsed.ids, value_set=gold).to_numpy(zero_copy_only=False)
+        if pool.options.refusals == "drop":
+            kept &= parsed.answered
+        rows = pa.array(np.flatnonzero(kept))
+        columns = {"id": parsed.ids.take(rows), "teacher": lists(usable(parsed, pool)[kept])}
+        if experts is not None and len(rows):
+            values = {name: column.take(rows) for name, column in batch.columns.items()}
+            empty += _empty(values)
+            columns |= {name: lists(each) for name, each in experts.predict(values, batch.where).items()}
+        if len(rows):
+            yield pa.RecordBatch.from_pydict(columns)
     _warn_of_empty(empty)
 
 
@@ -85,17 +82,15 @@ def _others(pool: AnswerPool, experts: RowExperts, answered: NDArray[np.int64]) 
     """What experts say of the answered rows, which stand in a table of their own; `answered` are the keys of their ids."""
     assert pool.rows is not None
     empty = there = 0
-    with progress("reading rows", pool.rows.rows) as tick:
-        for ids, values, where in pool.row_batches():
-            own = keys(ids)
-            at = np.minimum(np.searchsorted(answered, own), len(answered) - 1)
-            rows = pa.array(np.flatnonzero(answered[at] == own))
-            tick(len(ids))
-            if len(rows):
-                kept = {name: column.take(rows) for name, column in values.items()}
-                empty, there = empty + _empty(kept), there + len(rows)
-                predictions = {name: lists(each) for name, each in experts.predict(kept, where).items()}
-                yield pa.RecordBatch.from_pydict({"id": ids.take(rows), **predictions})
+    for ids, values, where in pool.row_batches():
+        own = keys(ids)
+        at = np.minimum(np.searchsorted(answered, own), len(answered) - 1)
+        rows = pa.array(np.flatnonzero(answered[at] == own))
+        if len(rows):
+            kept = {name: column.take(rows) for name, column in values.items()}
+            empty, there = empty + _empty(kept), there + len(rows)
+            predictions = {name: lists(each) for name, each in experts.predict(kept, where).items()}
+            yield pa.RecordBatch.from_pydict({"id": ids.take(rows), **predictions})
     _warn_of_empty(empty)
     if there < len(answered):
         found, expected = (

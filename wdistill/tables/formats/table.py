@@ -42,6 +42,7 @@ from wdistill.tables.formats.schema import (
 )
 
 HEAD = 4096  # bytes that tell the format of a file
+SAMPLE = 1 << 20  # bytes that tell how long its lines are
 MAGICS = {b"PAR1": "parquet", b"PK\x03\x04": "npz", b"\x93NUMPY": "npy"}
 READERS = {"parquet": PARQUET, "npz": NPZ, "csv": CSV, "jsonl": JSONL}
 JSON_ARRAY = re.compile(r"\[\s*(?:$|[\[\]{\"\d-])")
@@ -79,6 +80,11 @@ class Table:
     def rows(self) -> int | None:
         """The number of rows, where the format knows it without reading them."""
         return None if self.format in ("csv", "jsonl") else sum(self._counts)
+
+    @cached_property
+    def rows_about(self) -> int:
+        """The number of rows, for showing progress: in text, guessed from the size of the files and their first lines."""
+        return rows_of_text(self.files, quoted=self.format == "csv") if self.rows is None else self.rows
 
     @property
     def schema(self) -> pa.Schema:
@@ -211,6 +217,17 @@ class Table:
                 found, expected = (f"{size} bytes, changed at {time} ns" for size, time in (now, then))
                 remedy = "Wait until the file is complete, then start again."
                 raise unreadable("the file changed while it was being read", str(location), found, expected, remedy)
+
+
+def rows_of_text(files: Sequence[Path], *, quoted: bool) -> int:
+    """About how many rows files of text have, one a line; `quoted`: line ends inside quotes end no row."""
+    rows = 0.0
+    for path in files:
+        with path.open("rb") as stream:
+            head = stream.read(SAMPLE)
+        lines = sum(part.count(b"\n") for part in head.split(b'"')[::2]) if quoted else head.count(b"\n")
+        rows += lines * path.stat().st_size / max(1, len(head))
+    return round(rows)
 
 
 def stamp(location: Location) -> tuple[int, int]:
