@@ -16,7 +16,7 @@ from wdistill.answers.row_models import TREES, RowExperts, Values
 from wdistill.core import checks, store
 from wdistill.core.errors import bad_input
 from wdistill.tables.correct import lists
-from wdistill.tables.join import keys
+from wdistill.tables.join import keys, refuse_repeats, repeated_ids
 from wdistill.tables.options import Options, Paths
 from wdistill.tables.output import parquet_writer
 
@@ -41,7 +41,7 @@ def table_paths(folder: Path) -> Paths:
 def table_options(pool: AnswerPool) -> Options:
     """How those tables are read."""
     experts = (TREES,) if pool.value_columns else ()
-    return Options(method="best", targets=pool.options.targets, opinions=experts)
+    return Options(method="best", targets=pool.options.targets, opinions=experts, classes=pool.classes.names)
 
 
 def _gold(gold: GoldRows, experts: RowExperts | None) -> pa.RecordBatch:
@@ -81,24 +81,29 @@ def _keys(path: Path) -> NDArray[np.int64]:
 def _others(pool: AnswerPool, experts: RowExperts, answered: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
     """What experts say of the answered rows, which stand in a table of their own; `answered` are the keys of their ids."""
     assert pool.rows is not None
-    empty = there = 0
+    place = f"--pool {pool.rows.files[0]}"
+    empty, there = 0, np.zeros(len(answered), bool)
     for ids, values, where in pool.row_batches():
         own = keys(ids)
         at = np.minimum(np.searchsorted(answered, own), len(answered) - 1)
-        rows = pa.array(np.flatnonzero(answered[at] == own))
+        known = np.flatnonzero(answered[at] == own)
+        rows = pa.array(known)
         if len(rows):
+            refuse_repeats(ids.take(rows), place)
+            again = ids.take(rows).filter(pa.array(there[at[known]])).to_pylist()
+            if again:
+                raise repeated_ids(place, f"such as {', '.join(map(repr, again[:5]))}")
+            there[at[known]] = True
             kept = {name: column.take(rows) for name, column in values.items()}
-            empty, there = empty + _empty(kept), there + len(rows)
+            empty += _empty(kept)
             predictions = {name: lists(each) for name, each in experts.predict(kept, where).items()}
             yield pa.RecordBatch.from_pydict({"id": ids.take(rows), **predictions})
     _warn_of_empty(empty)
-    if there < len(answered):
-        found, expected = (
-            f"{len(answered) - there:,} of {len(answered):,} answers have no row there",
-            "every id of the answers",
-        )
-        where, remedy = f"--pool {pool.rows.files[0]}", "add the rows, or leave their answers out"
-        raise bad_input("answers for rows that are not there", where, found, expected, remedy)
+    missing = len(answered) - int(there.sum())
+    if missing:
+        found, expected = f"{missing:,} of {len(answered):,} answers have no row there", "every id of the answers"
+        remedy = "add the rows, or leave their answers out"
+        raise bad_input("answers for rows that are not there", place, found, expected, remedy)
 
 
 def _empty(values: Values) -> int:

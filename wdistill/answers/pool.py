@@ -23,7 +23,7 @@ from wdistill.core.errors import bad_input, bad_value
 from wdistill.core.progress import progress
 from wdistill.methods.best import check_enough_gold
 from wdistill.tables.formats.table import Table, open_tables
-from wdistill.tables.join import IdCheck
+from wdistill.tables.join import IdCheck, refuse_repeats
 from wdistill.weights.confidence import Floats
 
 KEYS = 1 << 22  # ids compared in memory
@@ -254,11 +254,18 @@ def survey(pool: AnswerPool, scratch: Path) -> Survey:
 
 
 def _check_named(pool: AnswerPool, seen: Survey) -> None:
-    """Gold labels that no answer names: refused where they look like another spelling of a class, else a warning."""
+    """Gold labels that no answer names: refused where all are, or one looks like another class; else a warning."""
     if pool.options.classes is not None:
         return
     counts = Counter(pool.numbers.values())
-    for number in [number for number in range(len(pool.classes)) if counts[number] and not seen.named[number]]:
+    unnamed = [number for number in range(len(pool.classes)) if counts[number] and not seen.named[number]]
+    if len(unnamed) == len(counts):
+        answered, labeled = ([pool.classes.names[number] for number in sorted(each)[:10]] for each in (seen.named, counts))
+        found = f"answers that name {', '.join(answered) or 'no class'}"
+        remedy = f"--alias {labeled[0]!r}={answered[0]!r} and so on" if answered else "correct the gold labels"
+        expected = f"classes of the gold labels: {', '.join(labeled)}"
+        raise bad_input("no answer names a class of the gold labels", pool.files[0].where, found, expected, remedy)
+    for number in unnamed:
         name = pool.classes.names[number]
         near = pool.classes.nearest(name)
         found = f"{name!r} in {counts[number]:,} gold labels, and in no answer"
@@ -291,7 +298,7 @@ def _refuse_confidence(batch: AnswerBatch) -> None:
             batch.where,
             found,
             expected,
-            "write percentages with their sign, or divide them by 100; leave words such as high out",
+            "divide percentages by 100, or write their sign; divide counts of votes by their sum; leave out words",
             np.array(bad) + batch.first,
         )
 
@@ -329,11 +336,12 @@ def _values_of(pool: AnswerPool, ids: pa.Array) -> dict[str, pa.Array]:
         rows = pa.array(np.flatnonzero(pc.is_in(keys, value_set=ids).to_numpy(zero_copy_only=False)))
         if len(rows):
             parts.append((keys.take(rows), {name: column.take(rows) for name, column in columns.items()}))
+    assert pool.rows is not None
     there = pa.concat_arrays([keys for keys, _ in parts]) if parts else pa.array([], pa.string())
+    refuse_repeats(there, f"--pool {pool.rows.files[0]}")
     position = pc.index_in(ids, value_set=there)
     absent = ids.filter(pc.is_null(position))
     if len(absent):
-        assert pool.rows is not None
         found = f"{len(absent)} gold rows missing, such as {', '.join(map(repr, absent[:5].to_pylist()))}"
         where = f"--pool {pool.rows.files[0]}"
         raise bad_input("answers for rows that are not there", where, found, "every id of the answers", "add the rows")

@@ -19,7 +19,7 @@ from wdistill.answers.classes import Classes, plain
 from wdistill.answers.forms import Form, recognise
 from wdistill.answers.parsed import MEASURED, REFUSED, Parsed, from_said, measured, vote
 from wdistill.answers.said import Said, read_text
-from wdistill.core.errors import FileError, bad_input, bad_value, unreadable
+from wdistill.core.errors import FileError, InputError, bad_input, bad_value, unreadable
 from wdistill.core.paths import refuse_remote
 from wdistill.tables.formats.table import open_tables, rows_of_text
 
@@ -66,9 +66,6 @@ def open_answers(source: str, columns: Columns = Columns(), option: str = "--ans
     refuse_remote(source, option)
     path = Path(source)
     head = _head(path)
-    if head.startswith(b"<"):
-        found, expected = "HTML, the answer of a server", "answers: JSON lines, csv, parquet, npz or npy"
-        raise unreadable("this is a web page", f"{option} {path}", found, expected, "fetch the file again")
     first = _first_record(path, option) if head.startswith(b"{") else None
     if first is not None and is_batch_line(first):
         _refuse_columns(BATCH, {"--answer": columns.answer, "--stated": columns.stated}, f"{option} {path}")
@@ -200,7 +197,12 @@ def _table_reader(table: Any, form: Form, id_column: str | None) -> Callable[...
             ids = _ids(batch, id_column, counted, str(location), location.first)
             counted += batch.num_rows
             with_columns = {name: batch.column(name) for name in wanted}
-            yield AnswerBatch(form.parse(batch, ids, classes), with_columns, str(location), location.first)
+            try:
+                parsed = form.parse(batch, ids, classes)
+            except InputError as error:
+                bad = [ids[row].as_py() for row in error.rows]
+                raise error.at(f"{location}, {error.where}", location.first, bad) from None
+            yield AnswerBatch(parsed, with_columns, str(location), location.first)
 
     return read
 

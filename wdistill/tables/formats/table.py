@@ -46,6 +46,7 @@ SAMPLE = 1 << 20  # bytes that tell how long its lines are
 MAGICS = {b"PAR1": "parquet", b"PK\x03\x04": "npz", b"\x93NUMPY": "npy"}
 READERS = {"parquet": PARQUET, "npz": NPZ, "csv": CSV, "jsonl": JSONL}
 JSON_ARRAY = re.compile(r"\[\s*(?:$|[\[\]{\"\d-])")
+WEB_PAGE = re.compile(r"<(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
 NPY_STEMS = ("teacher", "student", "label", "id")
 FORMATS = "parquet, npz, npy, CSV or JSON lines"
 SYNTAX = "COLUMN=PATH.npy, for example teacher=predictions.npy"
@@ -366,6 +367,12 @@ def _format(location: Location) -> str:
     text = _text(head)
     if text.startswith("{"):
         return "jsonl"
+    if WEB_PAGE.match(text):
+        found, remedy = (
+            "HTML or XML, the answer of a server",
+            "Open it to see what the server says, then fetch the file again.",
+        )
+        raise unreadable("this is a web page", str(location), found, FORMATS, remedy)
     if JSON_ARRAY.match(text):
         remedy = f"Write one object a line, without commas between them: jq -c '.[]' {location.path.name} > table.jsonl."
         raise unreadable(
