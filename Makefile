@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP    := $(BIN)/python $(INSTALL)
 
-.PHONY: setup demo quick test proofs reliability reliability-nightly check bench memory experiments leaderboard clean
+.PHONY: setup demo quick test proofs reliability reliability-nightly check frames bench memory experiments leaderboard clean
 
 setup: $(VENV)/.ready
 
@@ -23,10 +24,10 @@ demo: setup
 
 # the unit tests: no training, no browser, no killed processes
 quick: setup
-	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not browser and not kill and not proof"
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not browser and not kill and not proof and not frames"
 
 test: check
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not proof"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not proof and not frames"
 
 # what takes long: every item of `reproduce`, odd environments, flips of every bit, a run killed at every operation on the disk
 proofs: setup
@@ -44,6 +45,17 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# frames of pandas, polars and Hugging Face, in a small .venv of their own: without torch, and `make test` without them
+FRAMES := .venv-frames
+
+$(FRAMES)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(FRAMES)
+	$(FRAMES)/bin/python $(INSTALL) --editable '.[frames,methods]' pytest hypothesis
+	touch $@
+
+frames: $(FRAMES)/.ready
+	$(FRAMES)/bin/python -m pytest -m frames tests/test_frames.py
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.weigh
@@ -69,4 +81,4 @@ leaderboard: setup
 	$(BIN)/python -m experiments.leaderboard --workers 2
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FRAMES) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

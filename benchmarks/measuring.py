@@ -38,8 +38,10 @@ def say(text: str) -> None:
     print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
 
 
-def race(contenders: dict[str, Callable[[], Any]]) -> tuple[dict[str, float], dict[str, Any]]:
-    """Median seconds of every contender, taking turns, and what each returned in the untimed warm-up."""
+def race(
+    contenders: dict[str, Callable[[], Any]], summary: Callable[[list[float]], float] = statistics.median
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Median seconds (or another summary) of every contender, taking turns, and what each returned in the warm-up."""
     returned, times, rounds = {}, {name: [] for name in contenders}, {}
     for name, run in contenders.items():
         start = time.perf_counter()
@@ -55,7 +57,7 @@ def race(contenders: dict[str, Callable[[], Any]]) -> tuple[dict[str, float], di
                 times[name].append(time.perf_counter() - start)
     for name, each in times.items():
         say(f"  {name}: {' '.join(f'{seconds:.3f}' for seconds in each)} s")
-    return {name: statistics.median(each) for name, each in times.items()}, returned
+    return {name: summary(each) for name, each in times.items()}, returned
 
 
 def verdict(met_target: bool, met_goal: bool = False) -> str:

@@ -15,9 +15,8 @@ from wdistill.answers.pool import AnswerPool, GoldRows, usable
 from wdistill.answers.row_models import TREES, RowExperts, Values
 from wdistill.core import checks, store
 from wdistill.core.errors import bad_input
-from wdistill.core.progress import progress
 from wdistill.tables.correct import lists
-from wdistill.tables.join import keys
+from wdistill.tables.join import keys, refuse_repeats, repeated_ids
 from wdistill.tables.options import Options, Paths
 from wdistill.tables.output import parquet_writer
 
@@ -42,7 +41,7 @@ def table_paths(folder: Path) -> Paths:
 def table_options(pool: AnswerPool) -> Options:
     """How those tables are read."""
     experts = (TREES,) if pool.value_columns else ()
-    return Options(method="best", targets=pool.options.targets, opinions=experts)
+    return Options(method="best", targets=pool.options.targets, opinions=experts, classes=pool.classes.names)
 
 
 def _gold(gold: GoldRows, experts: RowExperts | None) -> pa.RecordBatch:
@@ -56,21 +55,19 @@ def _answers(pool: AnswerPool, experts: RowExperts | None) -> Iterator[pa.Record
     """All answers that can be used, without those of gold rows; with what experts say, where the rows stand there too."""
     gold = pa.array(list(pool.numbers), pa.string())
     empty = 0
-    with progress("reading answers", None) as tick:
-        for batch in pool.batches(pool.value_columns if experts else ()):
-            parsed = batch.parsed
-            kept = ~pc.is_in(parsed.ids, value_set=gold).to_numpy(zero_copy_only=False)
-            if pool.options.refusals == "drop":
-                kept &= parsed.answered
-            rows = pa.array(np.flatnonzero(kept))
-            columns = {"id": parsed.ids.take(rows), "teacher": lists(usable(parsed, pool)[kept])}
-            if experts is not None and len(rows):
-                values = {name: column.take(rows) for name, column in batch.columns.items()}
-                empty += _empty(values)
-                columns |= {name: lists(each) for name, each in experts.predict(values, batch.where).items()}
-            tick(len(parsed.ids))
-            if len(rows):
-                yield pa.RecordBatch.from_pydict(columns)
+    for batch in pool.batches(pool.value_columns if experts else ()):
+        parsed = batch.parsed
+        kept = ~pc.is_in(parsed.ids, value_set=gold).to_numpy(zero_copy_only=False)
+        if pool.options.refusals == "drop":
+            kept &= parsed.answered
+        rows = pa.array(np.flatnonzero(kept))
+        columns = {"id": parsed.ids.take(rows), "teacher": lists(usable(parsed, pool)[kept])}
+        if experts is not None and len(rows):
+            values = {name: column.take(rows) for name, column in batch.columns.items()}
+            empty += _empty(values)
+            columns |= {name: lists(each) for name, each in experts.predict(values, batch.where).items()}
+        if len(rows):
+            yield pa.RecordBatch.from_pydict(columns)
     _warn_of_empty(empty)
 
 
@@ -84,26 +81,29 @@ def _keys(path: Path) -> NDArray[np.int64]:
 def _others(pool: AnswerPool, experts: RowExperts, answered: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
     """What experts say of the answered rows, which stand in a table of their own; `answered` are the keys of their ids."""
     assert pool.rows is not None
-    empty = there = 0
-    with progress("reading rows", pool.rows.rows) as tick:
-        for ids, values, where in pool.row_batches():
-            own = keys(ids)
-            at = np.minimum(np.searchsorted(answered, own), len(answered) - 1)
-            rows = pa.array(np.flatnonzero(answered[at] == own))
-            tick(len(ids))
-            if len(rows):
-                kept = {name: column.take(rows) for name, column in values.items()}
-                empty, there = empty + _empty(kept), there + len(rows)
-                predictions = {name: lists(each) for name, each in experts.predict(kept, where).items()}
-                yield pa.RecordBatch.from_pydict({"id": ids.take(rows), **predictions})
+    place = f"--pool {pool.rows.files[0]}"
+    empty, there = 0, np.zeros(len(answered), bool)
+    for ids, values, where in pool.row_batches():
+        own = keys(ids)
+        at = np.minimum(np.searchsorted(answered, own), len(answered) - 1)
+        known = np.flatnonzero(answered[at] == own)
+        rows = pa.array(known)
+        if len(rows):
+            refuse_repeats(ids.take(rows), place)
+            again = ids.take(rows).filter(pa.array(there[at[known]])).to_pylist()
+            if again:
+                raise repeated_ids(place, f"such as {', '.join(map(repr, again[:5]))}")
+            there[at[known]] = True
+            kept = {name: column.take(rows) for name, column in values.items()}
+            empty += _empty(kept)
+            predictions = {name: lists(each) for name, each in experts.predict(kept, where).items()}
+            yield pa.RecordBatch.from_pydict({"id": ids.take(rows), **predictions})
     _warn_of_empty(empty)
-    if there < len(answered):
-        found, expected = (
-            f"{len(answered) - there:,} of {len(answered):,} answers have no row there",
-            "every id of the answers",
-        )
-        where, remedy = f"--pool {pool.rows.files[0]}", "add the rows, or leave their answers out"
-        raise bad_input("answers for rows that are not there", where, found, expected, remedy)
+    missing = len(answered) - int(there.sum())
+    if missing:
+        found, expected = f"{missing:,} of {len(answered):,} answers have no row there", "every id of the answers"
+        remedy = "add the rows, or leave their answers out"
+        raise bad_input("answers for rows that are not there", place, found, expected, remedy)
 
 
 def _empty(values: Values) -> int:

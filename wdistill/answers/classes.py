@@ -58,11 +58,16 @@ class Classes:
         return self.index.get(plain(LEADS.sub("", words, count=1)), -1)
 
     def nearest(self, text: str) -> str | None:
-        """The class whose name is most like a text, or begins with it."""
+        """The class whose name is most like a text, begins with it, or is its beginning."""
         words = plain(text)
-        begun = [name for name in self.index if len(words) > 1 and name != words and name.startswith(words)]
-        close = begun or difflib.get_close_matches(words, [name for name in self.index if name != words], 1, 0.75)
+        others = [name for name in self.index if name != words]
+        begun = [name for name in others if min(len(name), len(words)) > 1 and _either_begins(name, words)]
+        close = begun or difflib.get_close_matches(words, others, 1, 0.75)
         return self.names[self.index[close[0]]] if close else None
+
+
+def _either_begins(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
 
 
 def make_classes(names: Sequence[object], aliases: Mapping[str, str] | None = None, where: str = "--classes") -> Classes:
@@ -72,7 +77,8 @@ def make_classes(names: Sequence[object], aliases: Mapping[str, str] | None = No
     if len(texts) < 2 or not all(map(plain, texts)) or twice or len(texts) > MOST:
         found = f"{twice[0]!r} twice" if twice else f"{len(texts)} names: {', '.join(map(repr, texts[:5]))}"
         expected = f"2 to {MOST:,} names that differ in more than case, blanks, quotes or a trailing stop"
-        raise bad_value("these are no classes", where, found, expected, "name every class once")
+        remedy = "name every class once" if len(texts) > 1 else "name all classes: --classes A,B,…"
+        raise bad_value("these are no classes", where, found, expected, remedy)
     classes = Classes(texts)
     for alias, name in aliases.items():
         if classes.number(name) < 0 or classes.number(alias) not in (-1, classes.number(name)):
@@ -101,10 +107,10 @@ def refuse_unknown(unknown: Mapping[str, int], total: int, classes: Classes, whe
     if not many:
         return
     shown = sorted(many, key=lambda text: -names[text])[:5]
-    listed = ", ".join(f"{text!r} ({names[text]:,} of {total:,} answers)" for text in shown)
+    listed = ", ".join(f"{text!r} ({names[text]:,} times in {total:,} answers)" for text in shown)
     near = classes.nearest(shown[0])
     alias = f"--alias {shown[0]!r}={near!r} if that is meant, or " if near else ""
-    remedy = f"{alias}name all classes: --classes {','.join([*classes.names[:6], shown[0]])}"
+    remedy = f"{alias}name all classes: --classes {','.join([*classes.names[:6], *shown])}"
     raise bad_input(
         "answers name a class that is not known", where, listed, f"one of {', '.join(classes.names[:20])}", remedy
     )

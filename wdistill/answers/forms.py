@@ -30,7 +30,7 @@ from wdistill.core.errors import InputError, bad_input
 VOTES = ("votes", "samples", "answers", "labels", "predictions", "completions", "generations")
 PREFIXES = ("pred_probs", "probabilities", "probability", "proba", "probs", "prob", "p", "scores", "score", "teacher")
 VOTE_PREFIXES = ("vote", "sample", "answer", "run", "label", "prediction", "completion")
-OBJECTS = "class → probability"  # the name of a form
+OBJECTS, STATED_LABEL = "class → probability", "label with stated confidence"  # names of forms
 LIKELY = re.compile(r"llm|gpt|claude|gemini|llama|model|pred|answer|response|output|teacher")  # in names of columns
 SUMS = 1e-2  # how far probabilities as people write them may sum from 1
 
@@ -183,7 +183,7 @@ def label_form(label: str, confidence: str | None) -> Form:
         source = np.where(given & ~none, STATED, NONE).astype(np.uint8)
         return Parsed(pa.array(ids), probabilities, source, np.zeros(len(codes)), refused, unknown, bad.tolist())
 
-    name = "label with stated confidence" if confidence else "label"
+    name = STATED_LABEL if confidence else "label"
     columns = (label, confidence) if confidence else (label,)
     return Form(name, columns, parse, text=columns)
 

@@ -16,13 +16,14 @@ from wdistill.answers.classes import Classes, make_classes, ordered, plain, refu
 from wdistill.answers.forms import as_text
 from wdistill.answers.gold_labels import Annotated, GoldLabels, collect, labels_in, read_gold_labels, values_of
 from wdistill.answers.parsed import SOURCES, Parsed
-from wdistill.answers.read import ROWS, AnswerBatch, AnswerFile, Columns, count_names, open_answers
+from wdistill.answers.read import BATCH, ROWS, AnswerBatch, AnswerFile, Columns, count_names, open_answers
 from wdistill.answers.request import AnswerOptions, Sources
 from wdistill.core import checks
 from wdistill.core.errors import bad_input, bad_value
+from wdistill.core.progress import progress
 from wdistill.methods.best import check_enough_gold
 from wdistill.tables.formats.table import Table, open_tables
-from wdistill.tables.join import IdCheck
+from wdistill.tables.join import IdCheck, refuse_repeats
 from wdistill.weights.confidence import Floats
 
 KEYS = 1 << 22  # ids compared in memory
@@ -54,18 +55,27 @@ class AnswerPool:
             return ""
         return f"The answers have a column {there[0]!r}: with --text {there[0]}, models of the texts correct the teacher."
 
-    def batches(self, wanted: Sequence[str] = ()) -> Iterator[AnswerBatch]:
-        """All answers, file after file; refused rows are left out of none."""
-        for file in self.files:
-            yield from file.read(self.classes, wanted)
+    def batches(self, wanted: Sequence[str] = (), what: str = "reading answers") -> Iterator[AnswerBatch]:
+        """All answers, file after file; refused rows are left out of none. `what` is done with them, as progress says."""
+        yield from _read_files(self.files, self.classes, wanted, what)
 
-    def row_batches(self) -> Iterator[tuple[pa.Array, Mapping[str, pa.Array], str]]:
+    def row_batches(self, what: str = "reading rows") -> Iterator[tuple[pa.Array, Mapping[str, pa.Array], str]]:
         """Ids, texts or inputs, and place, of the rows in their own table."""
         assert self.rows is not None
         key = self.options.id if self.options.id in self.rows.columns else "id"
         schema = pa.schema([self.rows.schema.field(name) for name in (key, *self.value_columns)])
-        for location, batch in self.rows.batches(schema, ROWS):
-            yield as_text(batch.column(key)), {name: batch.column(name) for name in self.value_columns}, str(location)
+        with progress(what, self.rows.rows_about) as tick:
+            for location, batch in self.rows.batches(schema, ROWS):
+                yield as_text(batch.column(key)), {name: batch.column(name) for name in self.value_columns}, str(location)
+                tick(batch.num_rows)
+
+
+def _read_files(files: Sequence[AnswerFile], classes: Classes, wanted: Sequence[str], what: str) -> Iterator[AnswerBatch]:
+    with progress(what, sum(file.rows_about for file in files)) as tick:
+        for file in files:
+            for batch in file.read(classes, wanted):
+                yield batch
+                tick(len(batch.parsed.ids))
 
 
 def open_pool(sources: Sources, options: AnswerOptions) -> AnswerPool:
@@ -86,6 +96,7 @@ def open_pool(sources: Sources, options: AnswerOptions) -> AnswerPool:
     table = open_tables([rows], option="--pool")[0] if rows else None
     _check_columns(files, table, values)
     _check_ids(files, inside is not None)
+    _check_id_names(files, table, labels, options)
     where = f"--gold {gold}" if gold else f"--label {inside}"
     return AnswerPool(files, table, labels, labels_in(labels, classes, where), classes, options)
 
@@ -97,6 +108,8 @@ def _check(options: AnswerOptions, gold: str | None, rows: str | None) -> None:
     if gold is None and options.label is None:
         expected = "--gold FILE with id and label, or --label COLUMN of the answers that has labels on some rows"
         raise bad_value("no gold labels are named", "--gold", "nothing", expected, "label some hundred rows, and name them")
+    if gold is None and options.gold_id is not None:
+        raise bad_value("needs --gold FILE", "--gold-id", "labels in the answers", both, "leave it out")
     if rows and not (options.text or options.inputs):
         raise bad_value("needs --text COLUMN or --inputs COLUMN", "--pool", "neither", both, "name the column to read there")
 
@@ -122,6 +135,23 @@ def _check_ids(files: Sequence[AnswerFile], one_table: bool) -> None:
         raise bad_input("no ids", counted[0].where, found, expected, "name the column of the ids: --id COLUMN")
 
 
+def _check_id_names(files: Sequence[AnswerFile], table: Table | None, gold: GoldLabels, options: AnswerOptions) -> None:
+    """Refuse names of columns of ids that nothing has, and a table of rows without ids."""
+    columns = {str(name) for record in gold.records.values() for name in record}
+    if options.gold_id is not None and options.gold_id not in columns:
+        found, expected = f"columns {', '.join(sorted(columns))}"[:300], f"a column {options.gold_id!r}"
+        raise bad_input("no such column", "--gold", found, expected, "correct --gold-id")
+    there = table.columns if table is not None else ()
+    if table is not None and not {"id", options.id} & {*there}:
+        found, expected = f"columns {', '.join(there)}", "ids in a column 'id', as in the answers"
+        raise bad_input("no ids", f"--pool {table.files[0]}", found, expected, "name the column of the ids: --id COLUMN")
+    if options.id is not None and all(file.form == BATCH for file in files) and options.id not in {*columns, *there}:
+        found = "batch output, whose ids are custom_id; no such column in --gold or --pool"
+        raise bad_value(
+            "names a column that nothing has", f"--id {options.id}", found, "a column that is there", "leave it out"
+        )
+
+
 def _labels_inside(files: Sequence[AnswerFile], label: str) -> GoldLabels:
     """The labels of a column of the answers; rows without one are unlabeled."""
     rows = list[Annotated]()
@@ -130,14 +160,10 @@ def _labels_inside(files: Sequence[AnswerFile], label: str) -> GoldLabels:
         if label not in file.columns:
             found = f"columns {', '.join(file.columns)}"
             raise bad_input(f"no column {label!r}", file.where, found, "the column of the gold labels", "correct --label")
-        for batch in file.read(nobody, [label]):
-            cells = batch.columns[label].to_pylist()
-            ids = batch.parsed.ids.to_pylist()
-            rows += [
-                Annotated(key, tuple(values_of(cell)), {}) for key, cell in zip(ids, cells, strict=True) if cell is not None
-            ]
-    labeled = [row for row in rows if row.labels]
-    return collect(f"column {label!r} of the answers", labeled, f"--label {label}")
+    for batch in _read_files(files, nobody, [label], "reading labels"):
+        cells = zip(batch.parsed.ids.to_pylist(), batch.columns[label].to_pylist(), strict=True)
+        rows += [Annotated(key, labels, {}) for key, cell in cells if (labels := tuple(values_of(cell)))]
+    return collect(f"column {label!r} of the answers", rows, f"--label {label}")
 
 
 def _find_classes(files: Sequence[AnswerFile], gold: GoldLabels, options: AnswerOptions) -> Classes:
@@ -211,7 +237,7 @@ def survey(pool: AnswerPool, scratch: Path) -> Survey:
     wanted = pa.array(sorted(pool.numbers), pa.string())
     found: list[tuple[pa.Array, Floats, Mapping[str, pa.Array]]] = []
     values = pool.value_columns if pool.rows is None else ()
-    for batch in pool.batches(values):
+    for batch in pool.batches(values, "counting answers"):
         _refuse_confidence(batch)
         seen.add(batch.parsed)
         check.add(batch.parsed.ids)
@@ -228,11 +254,18 @@ def survey(pool: AnswerPool, scratch: Path) -> Survey:
 
 
 def _check_named(pool: AnswerPool, seen: Survey) -> None:
-    """Gold labels that no answer names: refused where they look like another spelling of a class, else a warning."""
+    """Gold labels that no answer names: refused where all are, or one looks like another class; else a warning."""
     if pool.options.classes is not None:
         return
     counts = Counter(pool.numbers.values())
-    for number in [number for number in range(len(pool.classes)) if counts[number] and not seen.named[number]]:
+    unnamed = [number for number in range(len(pool.classes)) if counts[number] and not seen.named[number]]
+    if len(unnamed) == len(counts):
+        answered, labeled = ([pool.classes.names[number] for number in sorted(each)[:10]] for each in (seen.named, counts))
+        found = f"answers that name {', '.join(answered) or 'no class'}"
+        remedy = f"--alias {labeled[0]!r}={answered[0]!r} and so on" if answered else "correct the gold labels"
+        expected = f"classes of the gold labels: {', '.join(labeled)}"
+        raise bad_input("no answer names a class of the gold labels", pool.files[0].where, found, expected, remedy)
+    for number in unnamed:
         name = pool.classes.names[number]
         near = pool.classes.nearest(name)
         found = f"{name!r} in {counts[number]:,} gold labels, and in no answer"
@@ -265,7 +298,7 @@ def _refuse_confidence(batch: AnswerBatch) -> None:
             batch.where,
             found,
             expected,
-            "write percentages with their sign, or divide them by 100; leave words such as high out",
+            "divide percentages by 100, or write their sign; divide counts of votes by their sum; leave out words",
             np.array(bad) + batch.first,
         )
 
@@ -299,15 +332,16 @@ def _gold_rows(pool: AnswerPool, found: Sequence[tuple[pa.Array, Floats, Mapping
 def _values_of(pool: AnswerPool, ids: pa.Array) -> dict[str, pa.Array]:
     """Texts or inputs of these rows, from their own table."""
     parts: list[tuple[pa.Array, Mapping[str, pa.Array]]] = []
-    for keys, columns, _ in pool.row_batches():
+    for keys, columns, _ in pool.row_batches("finding gold rows"):
         rows = pa.array(np.flatnonzero(pc.is_in(keys, value_set=ids).to_numpy(zero_copy_only=False)))
         if len(rows):
             parts.append((keys.take(rows), {name: column.take(rows) for name, column in columns.items()}))
+    assert pool.rows is not None
     there = pa.concat_arrays([keys for keys, _ in parts]) if parts else pa.array([], pa.string())
+    refuse_repeats(there, f"--pool {pool.rows.files[0]}")
     position = pc.index_in(ids, value_set=there)
     absent = ids.filter(pc.is_null(position))
     if len(absent):
-        assert pool.rows is not None
         found = f"{len(absent)} gold rows missing, such as {', '.join(map(repr, absent[:5].to_pylist()))}"
         where = f"--pool {pool.rows.files[0]}"
         raise bad_input("answers for rows that are not there", where, found, "every id of the answers", "add the rows")

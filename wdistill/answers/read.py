@@ -19,12 +19,13 @@ from wdistill.answers.classes import Classes, plain
 from wdistill.answers.forms import Form, recognise
 from wdistill.answers.parsed import MEASURED, REFUSED, Parsed, from_said, measured, vote
 from wdistill.answers.said import Said, read_text
-from wdistill.core.errors import FileError, bad_input, unreadable
+from wdistill.core.errors import FileError, InputError, bad_input, bad_value, unreadable
 from wdistill.core.paths import refuse_remote
-from wdistill.tables.formats.table import open_tables
+from wdistill.tables.formats.table import open_tables, rows_of_text
 
 ROWS = 1 << 15  # read at once
 IDS = ("id", "custom_id")
+BATCH = "batch output"  # the name of a form
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +47,7 @@ class AnswerFile:
     columns: tuple[str, ...]  # that rows have besides; nothing in batch files
     names: tuple[str, ...]  # of classes, where the form itself has them
     read: Callable[[Classes, Sequence[str]], Iterator[AnswerBatch]]  # the classes, and other columns that are wanted
+    rows_about: int  # for showing progress: known, or guessed from the size of the file
     counts_rows: bool = False  # there are no ids: the numbers of the rows stand for them
 
 
@@ -64,22 +66,31 @@ def open_answers(source: str, columns: Columns = Columns(), option: str = "--ans
     refuse_remote(source, option)
     path = Path(source)
     head = _head(path)
-    if head.startswith(b"<"):
-        found, expected = "HTML, the answer of a server", "answers: JSON lines, csv, parquet, npz or npy"
-        raise unreadable("this is a web page", f"{option} {path}", found, expected, "fetch the file again")
     first = _first_record(path, option) if head.startswith(b"{") else None
     if first is not None and is_batch_line(first):
-        return AnswerFile(f"{option} {path}", "batch output", (), (), lambda classes, _: _batch_rows(path, option, classes))
+        _refuse_columns(BATCH, {"--answer": columns.answer, "--stated": columns.stated}, f"{option} {path}")
+        rows = rows_of_text([path], quoted=False)
+        return AnswerFile(f"{option} {path}", BATCH, (), (), lambda classes, _: _batch_rows(path, option, classes), rows)
     table = open_tables([f"teacher={path}" if path.suffix == ".npy" else source], option=option)[0]
     schema, where = table.schema, f"{option} {path}"
     id_column = _id_column(schema.names, columns.id, where)
     form = recognise(schema, (*columns.used, *filter(None, [id_column])), where, columns.answer, columns.stated)
+    _refuse_columns(form.name, {"--stated": None if form.name == forms.STATED_LABEL else columns.stated}, where)
     others = tuple(name for name in schema.names if name not in (*form.columns, id_column))
     if table.format == "jsonl" and any(types.is_struct(schema.field(name).type) for name in form.columns):
         reader = _line_reader(path, option, form, id_column)
     else:
         reader = _table_reader(table, form, id_column)
-    return AnswerFile(where, form.name, others, form.classes or _object_names(form, schema), reader, id_column is None)
+    names = form.classes or _object_names(form, schema)
+    return AnswerFile(where, form.name, others, names, reader, table.rows_about, id_column is None)
+
+
+def _refuse_columns(form: str, flags: Mapping[str, str | None], where: str) -> None:
+    """Refuse columns that were named for nothing."""
+    for flag, name in flags.items():
+        if name is not None:
+            expected = "answers that are a label in a column of a table"
+            raise bad_value(f"{flag} has no meaning here", where, f"{flag} {name}, and {form}", expected, "leave it out")
 
 
 def _head(path: Path) -> bytes:
@@ -186,7 +197,12 @@ def _table_reader(table: Any, form: Form, id_column: str | None) -> Callable[...
             ids = _ids(batch, id_column, counted, str(location), location.first)
             counted += batch.num_rows
             with_columns = {name: batch.column(name) for name in wanted}
-            yield AnswerBatch(form.parse(batch, ids, classes), with_columns, str(location), location.first)
+            try:
+                parsed = form.parse(batch, ids, classes)
+            except InputError as error:
+                bad = [ids[row].as_py() for row in error.rows]
+                raise error.at(f"{location}, {error.where}", location.first, bad) from None
+            yield AnswerBatch(parsed, with_columns, str(location), location.first)
 
     return read
 

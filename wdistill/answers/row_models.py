@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from wdistill.answers.input_columns import InputColumns, texts_of
 from wdistill.answers.pool import AnswerPool, GoldRows
-from wdistill.core.progress import progress
 from wdistill.methods.crossfit import fit_fold_forests, folds_of
 from wdistill.text.directions import directions
 from wdistill.text.features import TextFeatures, fit_features
@@ -45,12 +44,10 @@ def _of_texts(pool: AnswerPool, gold: GoldRows, column: str) -> RowExperts:
     drawn: list[str | None] = []
 
     def texts() -> Iterator[list[str | None]]:
-        with progress("reading texts", None) as tick:
-            for values in _values(pool):
-                batch = list(texts_of(values[column]))
-                drawn.extend(batch[: max(0, SAMPLE - len(drawn))])
-                tick(len(batch))
-                yield batch
+        for values in _values(pool, "reading texts"):
+            batch = list(texts_of(values[column]))
+            drawn.extend(batch[: max(0, SAMPLE - len(drawn))])
+            yield batch
 
     features = fit_features(texts())
     rows, classes = features.transform(texts_of(gold.values[column])), len(pool.classes)
@@ -88,9 +85,9 @@ def _of_inputs(pool: AnswerPool, gold: GoldRows) -> RowExperts:
     return RowExperts(own, predict)
 
 
-def _values(pool: AnswerPool) -> Iterator[Values]:
+def _values(pool: AnswerPool, what: str) -> Iterator[Values]:
     """Texts or inputs of all rows."""
     if pool.rows is not None:
-        yield from (values for _, values, _ in pool.row_batches())
+        yield from (values for _, values, _ in pool.row_batches(what))
     else:
-        yield from (batch.columns for batch in pool.batches(pool.value_columns))
+        yield from (batch.columns for batch in pool.batches(pool.value_columns, what))

@@ -100,19 +100,18 @@ def correct_files(sources: Sources, output: Path, options: AnswerOptions) -> dic
         try:
             with checks.collect_warnings():
                 seen, paths = _tables(pool, held)
-        except (InputError, FileError):
-            if not held.aligned:
-                held.clear()
+            say(seen.said(pool))
+            say(f"{pool.gold.said()}; classes: {', '.join(pool.classes.names[:20])}")
+            record = run_table_job(output, lambda: _prepare(paths, pool, seen))
+        except (InputError, FileError):  # of bad input nothing is worth keeping
+            held.clear()
             raise
-        say(seen.said(pool))
-        say(f"{pool.gold.said()}; classes: {', '.join(pool.classes.names[:20])}")
-
-        def prepare() -> AnswersJob:
-            return AnswersJob(prepare_best(paths, table_options(pool), recalibrate=True), pool, seen)
-
-        record = run_table_job(output, prepare)
         held.clear()
     return record
+
+
+def _prepare(paths: Paths, pool: AnswerPool, seen: Survey) -> AnswersJob:
+    return AnswersJob(prepare_best(paths, table_options(pool), recalibrate=True), pool, seen)
 
 
 def _tables(pool: AnswerPool, held: JobFolder) -> tuple[Survey, Paths]:

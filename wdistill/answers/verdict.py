@@ -22,6 +22,7 @@ from wdistill.core import checks
 from wdistill.methods.advice import Advice, advise
 from wdistill.methods.best import choose
 from wdistill.methods.context import Context
+from wdistill.methods.gold_plan import rows_to_label
 from wdistill.methods.posterior import cross_fitted
 from wdistill.methods.statistics import Interval, Z, share
 from wdistill.tables.experts import open_experts, predict_sample
@@ -77,6 +78,7 @@ class AnswersAdvice:
     recalibrated_likelihood: float  # mean gain in log-likelihood on gold, out of fold, over the teacher as it is
     changed: tuple[Example, ...]  # rows whose label would change
     next: tuple[Example, ...]  # rows to label next
+    plan: pa.Table  # all rows to label next, in their order: id, use (judge or teach), text where there is one, teacher
 
     @property
     def verdict(self) -> str:
@@ -127,6 +129,17 @@ def _judged(pool: AnswerPool, seen: Survey, advice: Advice, context: Context, id
     likelihood = float(np.mean(np.log(again[rows, labels]) - np.log(np.maximum(teacher[rows, labels], 1e-4))))
     unlabeled = context.unlabeled["teacher"]
     targets = choose(replace(context, recalibrate=True)).targets(context.unlabeled)
+    shown, coming = _changed(unlabeled, targets), advice.next[:SHOWN]
+    judging, teaching = rows_to_label(len(ids), advice.next, np.arange(0))  # gold rows are not in the pool
+    planned = np.concatenate([judging, teaching])
+    texts = _texts(pool, ids.take(pa.array(np.unique(np.concatenate([shown, coming, planned])))))
+
+    def examples(rows: NDArray[np.int64]) -> tuple[Example, ...]:
+        return tuple(
+            _example(ids[int(row)].as_py(), texts, unlabeled[row], targets[row], pool.classes.names) for row in rows
+        )
+
+    use = np.repeat(["judge", "teach"], [len(judging), len(teaching)])
     return AnswersAdvice(
         hint=pool.hint,
         found=seen.said(pool),
@@ -137,8 +150,9 @@ def _judged(pool: AnswerPool, seen: Survey, advice: Advice, context: Context, id
         confusions=confusions(teacher.argmax(axis=1), labels, pool.classes.names),
         recalibrated=share(int(np.sum(again.argmax(axis=1) == labels)), m),
         recalibrated_likelihood=likelihood,
-        changed=_examples(pool, ids, _changed(unlabeled, targets), unlabeled, targets),
-        next=_examples(pool, ids, advice.next[:SHOWN], unlabeled, targets),
+        changed=examples(shown),
+        next=examples(coming),
+        plan=_plan(pool, examples(planned), use),
     )
 
 
@@ -148,36 +162,33 @@ def _changed(teacher: Floats, targets: Floats) -> NDArray[np.int64]:
     return rows[np.argsort(-targets[rows].max(axis=1), kind="stable")][:SHOWN]
 
 
-def _examples(
-    pool: AnswerPool, ids: pa.Array, rows: NDArray[np.int64], teacher: Floats, targets: Floats
-) -> tuple[Example, ...]:
-    keys = ids.take(pa.array(rows)).to_pylist()
-    texts, names = _texts(pool, keys), pool.classes.names
-    return tuple(
-        Example(
-            key,
-            texts.get(key, ""),
-            names[int(teacher[row].argmax())],
-            names[int(targets[row].argmax())],
-            float(targets[row].max()),
-        )
-        for key, row in zip(keys, rows, strict=True)
-    )
+def _example(key: str, texts: Mapping[str, str], teacher: Floats, target: Floats, names: Sequence[str]) -> Example:
+    """A row by its id, from what the teacher says of it (K,) and what it would be taught as (K,)."""
+    return Example(key, texts.get(key, ""), names[int(teacher.argmax())], names[int(target.argmax())], float(target.max()))
 
 
-def _texts(pool: AnswerPool, keys: Sequence[str]) -> Mapping[str, str]:
+def _plan(pool: AnswerPool, rows: Sequence[Example], use: NDArray[np.str_]) -> pa.Table:
+    """What an annotator is given: the rows in the order to label."""
+    columns = {"id": [row.id for row in rows], "use": use.tolist()}
+    if pool.options.text:
+        columns["text"] = [row.text for row in rows]
+    columns["teacher"] = [row.teacher for row in rows]
+    return pa.table(columns, pa.schema([(name, pa.string()) for name in columns]))
+
+
+def _texts(pool: AnswerPool, wanted: pa.Array) -> Mapping[str, str]:
     """The texts of some rows, by id; nothing where there are none."""
-    column, wanted, texts = pool.options.text, pa.array(keys, pa.string()), dict[str, str]()
-    if column is None or not keys:
+    column, texts = pool.options.text, dict[str, str]()
+    if column is None or not len(wanted):
         return texts
     if pool.rows is not None:
-        batches = ((ids, values[column]) for ids, values, _ in pool.row_batches())
+        batches = ((ids, values[column]) for ids, values, _ in pool.row_batches("finding texts"))
     else:
-        batches = ((batch.parsed.ids, batch.columns[column]) for batch in pool.batches([column]))
+        batches = ((batch.parsed.ids, batch.columns[column]) for batch in pool.batches([column], "finding texts"))
     for ids, values in batches:
         rows = pa.array(np.flatnonzero(pc.is_in(ids, value_set=wanted).to_numpy(zero_copy_only=False)))
         texts |= {key: text or "" for key, text in zip(ids.take(rows).to_pylist(), texts_of(values.take(rows)), strict=True)}
-        if len(texts) == len(keys):
+        if len(texts) == len(wanted):
             break
     return texts
 

@@ -26,7 +26,6 @@ KINDS = {"forest": "forest", "second": "second student"}  # models trained on la
 REASONS = 5  # lines after the verdict, at most
 TEXT = 60  # characters of a text that are shown
 FEW = 5  # texts that are shown without --details
-PLANNED = 1_000  # rows in a plan, for judging and as many for teaching
 
 
 def add(commands: Any) -> None:
@@ -52,7 +51,7 @@ def add(commands: Any) -> None:
     flag("--validation", action="append", metavar="V", help=gold)
     flag("--unlabeled", action="append", metavar="U", help=unlabeled)
     flag("--labeled", action="append", default=[], metavar="L", help="with --inputs: id, label and inputs of labeled rows")
-    flag("--plan", type=Path, metavar="FILE", help="where the ids to label next go: .parquet or .csv")
+    flag("--plan", type=Path, metavar="FILE", help="where the rows to label next go: .parquet or .csv")
     flag("--details", action="store_true", help="print all tables behind the verdict")
     names = (*OF_METHOD["best"], *READING, "escape_formulas")
     add_flags(advise, Options, names)
@@ -70,7 +69,7 @@ def run_advise(arguments: argparse.Namespace) -> None:
     from wdistill.methods.advice import advise
     from wdistill.methods.crossfit import need_sklearn
     from wdistill.tables.experts import open_experts, predict_sample
-    from wdistill.tables.options import Options, Paths, check_options, check_output, read_options
+    from wdistill.tables.options import Options, Paths, check_options, read_options
 
     need_sklearn("advise")
     if arguments.answers:
@@ -83,8 +82,7 @@ def run_advise(arguments: argparse.Namespace) -> None:
     paths = Paths(arguments.validation, arguments.unlabeled, arguments.labeled)
     options = read_options({**flags_given(arguments, Options), "method": "best"})
     check_options(options, paths)
-    if arguments.plan is not None:
-        check_output(arguments.plan, (".parquet", ".csv"), paths, "--plan", escape_formulas=options.escape_formulas)
+    _check_plan(arguments, paths.all)
     with checks.collect_warnings():
         experts = open_experts(paths, options)
         sample = predict_sample(experts)
@@ -93,7 +91,7 @@ def run_advise(arguments: argparse.Namespace) -> None:
             checks.warn(f"{sample.drawn - len(sample.ids):,} unlabeled rows are not in all tables, and are left out")
         advice = replace(advise(sample.context, sample.concerns), unlabeled=sample.rows, sampled=sample.drawn)
     if arguments.plan is not None:
-        _write_plan(advice, sample, experts.ids, arguments.plan, options.escape_formulas)
+        _write_plan(_plan(advice, sample, experts.ids), arguments.plan, options.escape_formulas)
     print_advice(advice, Console(), experts.evidence.classes, arguments.plan, details=arguments.details)
 
 
@@ -106,8 +104,7 @@ TABLE_FLAGS = (
     "soft_labels",
     "renormalize",
     "allow_subset",
-    "plan",
-)
+)  # without a meaning for answers
 
 
 def refuse_answer_flags(arguments: argparse.Namespace) -> None:
@@ -119,9 +116,8 @@ def refuse_answer_flags(arguments: argparse.Namespace) -> None:
     own = [name for name in flags_given(arguments, AnswerOptions) if name not in flags_given(arguments, Options)]
     own += [name for name in ("gold", "pool") if getattr(arguments, name)]
     if own:
-        raise bad_value(
-            "needs --answers", f"--{own[0]}", "tables of predictions", "options that belong together", "leave it out"
-        )
+        flag = f"--{own[0].replace('_', '-')}"
+        raise bad_value("needs --answers", flag, "tables of predictions", "options that belong together", "leave it out")
 
 
 def run_on_answers(arguments: argparse.Namespace) -> None:
@@ -131,18 +127,22 @@ def run_on_answers(arguments: argparse.Namespace) -> None:
     from wdistill.answers.verdict import advise_answers
     from wdistill.core.settings import flags_given, read_settings, words
 
-    given = [name for name in TABLE_FLAGS if getattr(arguments, name)]
+    given = [name for name in TABLE_FLAGS if getattr(arguments, name) not in (None, [])]
     if given:
         flag = f"--{given[0].replace('_', '-')}"
         raise bad_value("is for tables of predictions", flag, "--answers", "options that belong together", "leave it out")
     flags = flags_given(arguments, AnswerOptions)
     if isinstance(flags.get("inputs"), str):
         flags["inputs"] = words(flags["inputs"])
-    advice = advise_answers(sources_of(arguments), read_settings(AnswerOptions, flags))
-    print_answers_advice(advice, Console(), details=arguments.details)
+    sources = sources_of(arguments)
+    _check_plan(arguments, sources.all)
+    advice = advise_answers(sources, read_settings(AnswerOptions, flags))
+    if arguments.plan is not None:
+        _write_plan(advice.plan, arguments.plan, bool(arguments.escape_formulas))
+    print_answers_advice(advice, Console(), arguments.plan, details=arguments.details)
 
 
-def print_answers_advice(found: AnswersAdvice, console: Console, *, details: bool) -> None:
+def print_answers_advice(found: AnswersAdvice, console: Console, plan: Path | None = None, *, details: bool = False) -> None:
     """The verdict, why, the teacher class by class, and rows to look at."""
 
     def say(line: str, **style: Any) -> None:
@@ -166,6 +166,8 @@ def print_answers_advice(found: AnswersAdvice, console: Console, *, details: boo
             console.print(_example_table(title, rows if details else rows[:FEW]), highlight=False)
     for table in tables(advice, found.classes) if details else ():
         console.print(table, highlight=False)
+    if plan is not None:
+        say(f"Rows to label next: {plan}")
     if not details:
         say("All tables: --details")
 
@@ -234,24 +236,38 @@ def _rows(advice: Advice) -> str:
     return f"{advice.gold:,} gold rows, {advice.unlabeled:,} unlabeled rows{sample}"
 
 
-def _write_plan(advice: Advice, sample: SampledPredictions, gold: Any, path: Path, escape: bool) -> None:
-    """Ids to label next, no gold rows: for judging drawn at random, for teaching chosen, each in the order to label."""
+def _plan(advice: Advice, sample: SampledPredictions, gold: Any) -> Any:
+    """A table of the ids to label next, no gold rows: for judging and for teaching, each in the order to label."""
     import numpy as np
     import pyarrow as pa
 
-    from wdistill.tables import output
+    from wdistill.methods.gold_plan import rows_to_label
     from wdistill.tables.experts import is_in
 
     n = len(sample.ids)
     labeled = np.flatnonzero(is_in(sample.ids, gold)) if sample.named else np.arange(0)
-    order = np.random.default_rng(1).permutation(n)
-    judging = order[~np.isin(order, labeled)][: min(PLANNED, n // 2)]
-    teaching = advice.next[~np.isin(advice.next, np.concatenate([judging, labeled]))][:PLANNED]
+    judging, teaching = rows_to_label(n, advice.next, labeled)
     use = np.repeat(["judge", "teach"], [len(judging), len(teaching)])
-    ids = sample.ids.take(pa.array(np.concatenate([judging, teaching])))
-    table = pa.table({"id": ids, "use": pa.array(use)})
+    return pa.table({"id": sample.ids.take(pa.array(np.concatenate([judging, teaching]))), "use": pa.array(use)})
+
+
+def _write_plan(table: Any, path: Path, escape: bool) -> None:
+    from wdistill.tables import output
+
     assembly = output.Assembly(table.schema, table.num_rows, lambda: iter(table.to_batches()), escape)
     output.write_output(path, None, assembly, {"rows": table.num_rows})
+
+
+def _check_plan(arguments: argparse.Namespace, sources: Sequence[str]) -> None:
+    """Refuse a plan that could not be written, and what is said of a plan where there is none."""
+    from wdistill.tables.options import Paths, check_output
+
+    escape = bool(arguments.escape_formulas)
+    if arguments.plan is not None:
+        check_output(arguments.plan, (".parquet", ".csv"), Paths(sources), "--plan", escape_formulas=escape)
+    elif escape:
+        remedy = "add --plan next.csv, or leave it out"
+        raise bad_value("needs --plan FILE.csv", "--escape-formulas", "no --plan", "options that belong together", remedy)
 
 
 def tables(advice: Advice, names: Sequence[str] | None) -> Iterator[Any]:

@@ -24,7 +24,7 @@ def on_terminal() -> bool:
 
 @contextmanager
 def progress(what: str, total: int | None, unit: str = "rows") -> Iterator[Progress]:
-    """Call the result with the number of rows (or images, or bytes) just done."""
+    """Call the result with the number of rows (or images, or bytes) just done; a total that was guessed may be passed."""
     if on_terminal():
         with _bar(what, total, unit) as tick:
             yield tick
@@ -38,7 +38,8 @@ def _bar(what: str, total: int | None, unit: str) -> Iterator[Progress]:
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    rate = TextColumn(f"{{task.completed:,}} {unit}, {{task.fields[rate]:,.0f}} {unit}/s")
+    of = "" if total is None else " of {task.total:,}"
+    rate = TextColumn(f"{{task.completed:,}}{of} {unit}, {{task.fields[rate]:,.0f}} {unit}/s")
     columns = (TextColumn("{task.description}"), BarColumn(), rate, TimeElapsedColumn(), TimeRemainingColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task, start, done = bar.add_task(what, total=total, rate=0.0), time.monotonic(), 0
@@ -46,7 +47,8 @@ def _bar(what: str, total: int | None, unit: str) -> Iterator[Progress]:
         def tick(rows: int) -> None:
             nonlocal done
             done += rows
-            bar.update(task, advance=rows, rate=done / max(1e-9, time.monotonic() - start))
+            rate = done / max(1e-9, time.monotonic() - start)
+            bar.update(task, advance=rows, total=None if total is None else max(total, done), rate=rate)
 
         yield tick
 
@@ -61,7 +63,7 @@ def _lines(what: str, total: int | None, unit: str) -> Progress:
         now = time.monotonic()
         if now - last >= QUIET:
             last, rate = now, done / (now - start)
-            left = f", {(total - done) / rate:,.0f} s left" if total else ""
+            left = f", {max(0, total - done) / rate:,.0f} s left" if total else ""
             say(f"{what}: {done:,} {unit}, {rate:,.0f} {unit}/s{left}")
 
     return tick

@@ -20,6 +20,7 @@ from wdistill.weights.confidence import Floats, entropy
 MORE = (100, 300, 1_000, 3_000)  # gold rows to be labeled
 DRAWS = 6  # random halves, and as many random quarters, of the gold rows
 FEWEST = 8  # rows, at least, that a posterior is refitted on
+PLANNED = 1_000  # rows to label for judging, and as many for teaching
 
 
 @dataclass(frozen=True)
@@ -90,3 +91,11 @@ def worth_labeling(context: Context, truth: Floats) -> Ints:
     turn = np.empty(len(score), np.int64)
     turn[by_class] = np.arange(len(score)) - starts
     return np.lexsort((-score, turn)).astype(np.int64)
+
+
+def rows_to_label(n: int, informative: Ints, labeled: Ints) -> tuple[Ints, Ints]:
+    """Of n rows those to label next, none of `labeled`: for judging, drawn at random; for teaching, the most informative."""
+    order = np.random.default_rng(1).permutation(n)
+    judging = order[~np.isin(order, labeled)][: min(PLANNED, n // 2)]
+    teaching = informative[~np.isin(informative, np.concatenate([judging, labeled]))][:PLANNED]
+    return judging, teaching

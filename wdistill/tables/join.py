@@ -189,7 +189,7 @@ def refuse_repeats(ids: pa.Array, name: str) -> None:
     counts = pc.value_counts(ids)
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
     if len(repeated):
-        raise _repeated_ids(name, "such as " + ", ".join(repr(value) for value in repeated[:5].to_pylist()))
+        raise repeated_ids(name, "such as " + ", ".join(repr(value) for value in repeated[:5].to_pylist()))
 
 
 def _count_unmatched(lost: Unmatched, left: pa.Table, right: pa.Table, partner: pa.Array) -> None:
@@ -218,7 +218,7 @@ def different_ids(where: str, found: str) -> InputError:
     return bad_input("the tables do not hold the same ids", where, found, "every id in all tables", remedy)
 
 
-def _repeated_ids(where: str, found: str) -> InputError:
+def repeated_ids(where: str, found: str) -> InputError:
     remedy = "drop the repeated rows, or give every row an id of its own"
     return bad_input("ids that occur more than once", where, found, "every id once", remedy)
 
@@ -271,7 +271,7 @@ class IdCheck:
                 seen.add(value)
         if twice:
             shown = ", ".join(map(repr, list(twice)[:5]))
-            raise _repeated_ids(where, f"{len(twice)} such id{'s' if len(twice) > 1 else ''}: {shown}")
+            raise repeated_ids(where, f"{len(twice)} such id{'s' if len(twice) > 1 else ''}: {shown}")
 
     def _parts(self) -> Iterator[NDArray[np.int64]]:
         if not self._spilled:

@@ -48,7 +48,7 @@ class Options(RuleSettings):
     soft_labels: bool = setting(False, "labels in V are one-hot or distributions")
     renormalize: bool = setting(False, "scale rows of probabilities to sum to 1")
     allow_subset: bool = setting(False, "use only the ids that all tables have")
-    escape_formulas: bool = setting(False, "in a .csv output: ' before ids that a spreadsheet would run as formulas")
+    escape_formulas: bool = setting(False, "in a .csv output: ' before text that a spreadsheet would run as formulas")
     opinions: tuple[str, ...] = setting(
         (),
         "in V and U: predictions of models that never saw the validation rows, such as a second LLM",

@@ -13,6 +13,7 @@ import numpy as np
 
 from wdistill.core import sealed, store
 from wdistill.core.errors import unreadable
+from wdistill.core.progress import progress
 from wdistill.tables.formats import npz
 
 ROWS = 1 << 16  # read at once
@@ -26,7 +27,7 @@ class Assembly:
     schema: Any  # a pyarrow.Schema
     rows: int
     batches: Callable[[], Iterator[Any]]
-    escape_formulas: bool = False  # in text
+    escape_formulas: bool = False  # in columns of text
     names: tuple[str, ...] | None = None  # of the classes, where lists of K numbers become columns of text
 
 
@@ -101,9 +102,10 @@ def parquet_writer(file: BinaryIO, schema: Any) -> Any:
 
 
 def _parquet(file: BinaryIO, assembly: Assembly, record: dict[str, Any]) -> None:
-    with parquet_writer(file, assembly.schema) as writer:
+    with parquet_writer(file, assembly.schema) as writer, progress("writing", assembly.rows) as tick:
         for batch in assembly.batches():
             writer.write_batch(batch)
+            tick(batch.num_rows)
         writer.add_key_value_metadata({RECORD: sealed.seal(record)})
 
 
@@ -112,22 +114,24 @@ def _csv(file: BinaryIO, assembly: Assembly, record: dict[str, Any]) -> None:
     from pyarrow import csv
 
     empty = pa.RecordBatch.from_pylist([], schema=assembly.schema)
-    with csv.CSVWriter(file, _wide(empty, assembly.names).schema) as writer:
+    schema = _wide(empty, assembly.names).schema
+    with csv.CSVWriter(file, schema) as writer, progress("writing", assembly.rows) as tick:
         for batch in assembly.batches():
             writer.write_batch(_wide(_escaped(batch) if assembly.escape_formulas else batch, assembly.names))
+            tick(batch.num_rows)
 
 
 def _escaped(batch: Any) -> Any:
-    """A batch with a ' before ids that a spreadsheet would run as formulas."""
+    """A batch with a ' before text that a spreadsheet would run as formulas."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    ids = batch["id"]
-    if not pa.types.is_string(ids.type):
-        return batch
-    risky = pc.match_substring_regex(ids, r"^[=+\-@\t\r]")
-    quoted = pc.if_else(risky, pc.binary_join_element_wise("'", ids, ""), ids)
-    return batch.set_column(batch.schema.get_field_index("id"), "id", quoted)
+    for number, field in enumerate(batch.schema):
+        if pa.types.is_string(field.type):
+            risky = pc.match_substring_regex(batch[number], r"^[=+\-@\t\r]")
+            quoted = pc.if_else(risky, pc.binary_join_element_wise("'", batch[number], ""), batch[number])
+            batch = batch.set_column(number, field.name, quoted)
+    return batch
 
 
 def _wide(batch: Any, names: tuple[str, ...] | None) -> Any:
@@ -150,7 +154,8 @@ def _npz(file: BinaryIO, assembly: Assembly, record: dict[str, Any]) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
+    cells = assembly.rows * len(assembly.schema)
+    with zipfile.ZipFile(file, "w", allowZip64=True) as archive, progress("writing", cells, "cells") as tick:
         for field in assembly.schema:
             listed = pa.types.is_fixed_size_list(field.type)
             shape = (assembly.rows, field.type.list_size) if listed else (assembly.rows,)
@@ -165,6 +170,7 @@ def _npz(file: BinaryIO, assembly: Assembly, record: dict[str, Any]) -> None:
                 for batch in assembly.batches():
                     column = batch[field.name].flatten() if listed else batch[field.name]
                     member.write(column.to_numpy(zero_copy_only=False).astype(dtype).tobytes())
+                    tick(batch.num_rows)
         archive.writestr(_timeless(npz.RECORD), sealed.seal(record))
 
 

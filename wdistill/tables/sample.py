@@ -58,17 +58,19 @@ def gather(
     for table in tables:
         names = [name for name in columns if homes[name] is table]
         here = np.zeros(len(ids), bool)
-        for chunk in table.chunks(names, rows=chunk_rows) if names else ():
-            same_type(ids.type, chunk.ids.type, f"{table.option} {table.files[0]}")
-            position = pc.index_in(chunk.ids, value_set=ids)
-            rows = np.flatnonzero(pc.is_valid(position).to_numpy(zero_copy_only=False))
-            at = position.drop_null().to_numpy()
-            here[at] = True
-            for name in names:
-                values = columns[name](table, chunk, name)
-                if name not in gathered:
-                    gathered[name] = np.zeros((len(ids), *values.shape[1:]), values.dtype)
-                gathered[name][at] = values[rows]
+        with progress("reading predictions", table.rows) as tick:
+            for chunk in table.chunks(names, rows=chunk_rows) if names else ():
+                same_type(ids.type, chunk.ids.type, f"{table.option} {table.files[0]}")
+                position = pc.index_in(chunk.ids, value_set=ids)
+                rows = np.flatnonzero(pc.is_valid(position).to_numpy(zero_copy_only=False))
+                at = position.drop_null().to_numpy()
+                here[at] = True
+                for name in names:
+                    values = columns[name](table, chunk, name)
+                    if name not in gathered:
+                        gathered[name] = np.zeros((len(ids), *values.shape[1:]), values.dtype)
+                    gathered[name][at] = values[rows]
+                tick(len(chunk.ids))
         if names and not here.all():
             if not allow_subset or not here.any():
                 absent = ids.filter(pa.array(~here))

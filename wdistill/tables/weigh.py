@@ -313,10 +313,12 @@ def _assemble(job: TableJob, folder: JobFolder, output: Path, messages: list[str
     store.make_folder(scratch)
     rows = total + (appended.num_rows if appended else 0)
     check, histogram, content = IdCheck(scratch, rows), Histogram(), ContentDigest()
-    for batch in batches():
-        check.add(batch["id"])
-        content.add(batch)
-        histogram = histogram.plus(batch["weight"].to_numpy())
+    with progress("checking", rows) as tick:
+        for batch in batches():
+            check.add(batch["id"])
+            content.add(batch)
+            histogram = histogram.plus(batch["weight"].to_numpy())
+            tick(batch.num_rows)
     check.finish(lambda: (batch["id"] for batch in batches(["id"])), where)
     _warn_of_gold(job.source, parts)
     if histogram.mean == 1 and job.source.options.method == "paper" and job.source.options.rule != ("unweighted",):

@@ -113,7 +113,7 @@ def _fault(line: bytes, schema: pa.Schema) -> str:
     try:
         record = json.loads(line.decode("utf-8-sig"), parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        return str(error)
+        return "HTML: the answer of a server" if line.lstrip().startswith(b"<") else str(error)
     if not isinstance(record, dict):
         return f"{type(record).__name__} instead of an object"
     wrong = [field for field in schema if not _fits(record.get(field.name), field.type)]

@@ -42,9 +42,11 @@ from wdistill.tables.formats.schema import (
 )
 
 HEAD = 4096  # bytes that tell the format of a file
+SAMPLE = 1 << 20  # bytes that tell how long its lines are
 MAGICS = {b"PAR1": "parquet", b"PK\x03\x04": "npz", b"\x93NUMPY": "npy"}
 READERS = {"parquet": PARQUET, "npz": NPZ, "csv": CSV, "jsonl": JSONL}
 JSON_ARRAY = re.compile(r"\[\s*(?:$|[\[\]{\"\d-])")
+WEB_PAGE = re.compile(r"<(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
 NPY_STEMS = ("teacher", "student", "label", "id")
 FORMATS = "parquet, npz, npy, CSV or JSON lines"
 SYNTAX = "COLUMN=PATH.npy, for example teacher=predictions.npy"
@@ -79,6 +81,11 @@ class Table:
     def rows(self) -> int | None:
         """The number of rows, where the format knows it without reading them."""
         return None if self.format in ("csv", "jsonl") else sum(self._counts)
+
+    @cached_property
+    def rows_about(self) -> int:
+        """The number of rows, for showing progress: in text, guessed from the size of the files and their first lines."""
+        return rows_of_text(self.files, quoted=self.format == "csv") if self.rows is None else self.rows
 
     @property
     def schema(self) -> pa.Schema:
@@ -116,7 +123,8 @@ class Table:
         for number in range(self._parts):
             location, first = self._location(number), 0
             with self._file_errors(number):
-                missing = [name for name in schema.names if name not in self._layout(number).schema.names]
+                there = self._layout(number).schema.names
+                missing = [name for name in schema.names if name not in there]
                 if missing:
                     found, expected = (
                         f"no column {missing[0]!r}",
@@ -166,8 +174,9 @@ class Table:
     @cached_property
     def _first(self) -> tuple[int, Layout]:
         """The first file that has rows, by number, and its layout; the very first when none has."""
-        layouts = ((number, self._layout(number)) for number in range(self._parts))
-        return next((pair for pair in layouts if pair[1].rows != 0), (0, self._layout(0)))
+        first = self._layout(0)
+        layouts = ((number, self._layout(number)) for number in range(1, self._parts))
+        return (0, first) if first.rows != 0 else next((pair for pair in layouts if pair[1].rows != 0), (0, first))
 
     @cached_property
     def _counts(self) -> tuple[int, ...]:
@@ -209,6 +218,17 @@ class Table:
                 found, expected = (f"{size} bytes, changed at {time} ns" for size, time in (now, then))
                 remedy = "Wait until the file is complete, then start again."
                 raise unreadable("the file changed while it was being read", str(location), found, expected, remedy)
+
+
+def rows_of_text(files: Sequence[Path], *, quoted: bool) -> int:
+    """About how many rows files of text have, one a line; `quoted`: line ends inside quotes end no row."""
+    rows = 0.0
+    for path in files:
+        with path.open("rb") as stream:
+            head = stream.read(SAMPLE)
+        lines = sum(part.count(b"\n") for part in head.split(b'"')[::2]) if quoted else head.count(b"\n")
+        rows += lines * path.stat().st_size / max(1, len(head))
+    return round(rows)
 
 
 def stamp(location: Location) -> tuple[int, int]:
@@ -347,6 +367,12 @@ def _format(location: Location) -> str:
     text = _text(head)
     if text.startswith("{"):
         return "jsonl"
+    if WEB_PAGE.match(text):
+        found, remedy = (
+            "HTML or XML, the answer of a server",
+            "Open it to see what the server says, then fetch the file again.",
+        )
+        raise unreadable("this is a web page", str(location), found, FORMATS, remedy)
     if JSON_ARRAY.match(text):
         remedy = f"Write one object a line, without commas between them: jq -c '.[]' {location.path.name} > table.jsonl."
         raise unreadable(
