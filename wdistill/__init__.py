@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from wdistill.runs.folder import read_run
     from wdistill.runs.outcome import Epoch, Outcome, Refresh, Training
     from wdistill.runs.recipe import Recipe
+    from wdistill.training.answers import distill_answers
     from wdistill.training.data import Data
     from wdistill.training.distill import advise, distill
     from wdistill.training.export import export_student, load_student
@@ -72,6 +73,7 @@ _LATER = {
     "best": "methods.best",
     "correct": "answers.api",
     "distill": "training.distill",
+    "distill_answers": "training.answers",
     "export_student": "training.export",
     "load_student": "training.export",
     "read_answers": "answers.api",
@@ -123,6 +125,7 @@ __all__ = [
     "debiased",
     "debiasing_weight",
     "distill",
+    "distill_answers",
     "distortion",
     "entropy",
     "export_student",

@@ -110,7 +110,7 @@ def correct(answers: Any, gold: Any = None, *, rows: Any = None, **options: Any)
     """
     with as_files(answers=answers, gold=gold, rows=rows) as path, TemporaryDirectory(prefix="wdistill-") as folder:
         output = Path(folder) / "targets.parquet"
-        record = correct_files(Sources([path("answers") or ""], path("gold"), path("rows")), output, _options(options))
+        record = correct_files(Sources([path("answers") or ""], path("gold"), path("rows")), output, options_of(options))
         with output.open("rb") as file:
             table = pq.read_table(file).replace_schema_metadata()
     return Corrected(table, tuple(record["class_names"]), record["why"], record)
@@ -119,10 +119,10 @@ def correct(answers: Any, gold: Any = None, *, rows: Any = None, **options: Any)
 def advise_answers(answers: Any, gold: Any = None, *, rows: Any = None, **options: Any) -> AnswersAdvice:
     """The verdict on answers and gold labels; the arguments are those of `correct`."""
     with as_files(answers=answers, gold=gold, rows=rows) as path:
-        return advise_files(Sources([path("answers") or ""], path("gold"), path("rows")), _options(options))
+        return advise_files(Sources([path("answers") or ""], path("gold"), path("rows")), options_of(options))
 
 
-def _options(options: Mapping[str, Any]) -> AnswerOptions:
+def options_of(options: Mapping[str, Any]) -> AnswerOptions:
     """Options as they are named in Python: a single column of inputs may be a string, aliases a dict."""
     given = dict(options)
     if isinstance(given.get("inputs"), str):

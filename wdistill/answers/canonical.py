@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from wdistill.answers.pool import AnswerPool, GoldRows, usable
+from wdistill.answers.pool import AnswerPool, GoldRows, missing_rows, usable
 from wdistill.answers.row_models import TREES, RowExperts, Values
 from wdistill.core import checks, store
-from wdistill.core.errors import bad_input
 from wdistill.tables.correct import lists
 from wdistill.tables.join import keys, refuse_repeats, repeated_ids
 from wdistill.tables.options import Options, Paths
@@ -101,9 +100,7 @@ def _others(pool: AnswerPool, experts: RowExperts, answered: NDArray[np.int64]) 
     _warn_of_empty(empty)
     missing = len(answered) - int(there.sum())
     if missing:
-        found, expected = f"{missing:,} of {len(answered):,} answers have no row there", "every id of the answers"
-        remedy = "add the rows, or leave their answers out"
-        raise bad_input("answers for rows that are not there", place, found, expected, remedy)
+        raise missing_rows(pool, missing, len(answered))
 
 
 def _empty(values: Values) -> int:

@@ -19,7 +19,7 @@ from wdistill.answers.parsed import SOURCES, Parsed
 from wdistill.answers.read import BATCH, ROWS, AnswerBatch, AnswerFile, Columns, count_names, open_answers
 from wdistill.answers.request import AnswerOptions, Sources
 from wdistill.core import checks
-from wdistill.core.errors import bad_input, bad_value
+from wdistill.core.errors import InputError, bad_input, bad_value
 from wdistill.core.progress import progress
 from wdistill.methods.best import check_enough_gold
 from wdistill.tables.formats.table import Table, open_tables
@@ -58,6 +58,14 @@ class AnswerPool:
     def batches(self, wanted: Sequence[str] = (), what: str = "reading answers") -> Iterator[AnswerBatch]:
         """All answers, file after file; refused rows are left out of none. `what` is done with them, as progress says."""
         yield from _read_files(self.files, self.classes, wanted, what)
+
+    def value_batches(self, what: str = "reading rows") -> Iterator[tuple[pa.Array, Mapping[str, pa.Array], str]]:
+        """Ids, texts or inputs, and place, of all rows, wherever they stand."""
+        if self.rows is not None:
+            yield from self.row_batches(what)
+        else:
+            batches = self.batches(self.value_columns, what)
+            yield from ((batch.parsed.ids, batch.columns, batch.where) for batch in batches)
 
     def row_batches(self, what: str = "reading rows") -> Iterator[tuple[pa.Array, Mapping[str, pa.Array], str]]:
         """Ids, texts or inputs, and place, of the rows in their own table."""
@@ -346,6 +354,15 @@ def _values_of(pool: AnswerPool, ids: pa.Array) -> dict[str, pa.Array]:
         where = f"--pool {pool.rows.files[0]}"
         raise bad_input("answers for rows that are not there", where, found, "every id of the answers", "add the rows")
     return {name: pa.concat_arrays([columns[name] for _, columns in parts]).take(position) for name in pool.value_columns}
+
+
+def missing_rows(pool: AnswerPool, missing: int, answers: int) -> InputError:
+    """The error for answers whose rows are not in the table of rows."""
+    where = f"--pool {pool.rows.files[0]}" if pool.rows is not None else pool.files[0].where
+    found, expected = f"{missing:,} of {answers:,} answers have no row there", "every id of the answers"
+    return bad_input(
+        "answers for rows that are not there", where, found, expected, "add the rows, or leave their answers out"
+    )
 
 
 def names_in(sources: Sequence[str]) -> tuple[str, ...]:

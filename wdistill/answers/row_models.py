@@ -12,13 +12,11 @@ import pyarrow as pa
 from wdistill.answers.input_columns import InputColumns, texts_of
 from wdistill.answers.pool import AnswerPool, GoldRows
 from wdistill.methods.crossfit import fit_fold_forests, folds_of
-from wdistill.text.directions import directions
+from wdistill.text.directions import DIRECTIONS, SAMPLE, directions
 from wdistill.text.features import TextFeatures, fit_features
 from wdistill.text.linear import fit_fold_linear
 from wdistill.weights.confidence import Floats
 
-SAMPLE = 5_000  # texts whose main directions trees are grown on
-DIRECTIONS = 50
 STUDENT, TREES = "student", "trees"  # a linear model, whose confidence the paper's weights look at too; a forest
 
 Values = Mapping[str, pa.Array]  # texts or inputs, by column
@@ -44,7 +42,7 @@ def _of_texts(pool: AnswerPool, gold: GoldRows, column: str) -> RowExperts:
     drawn: list[str | None] = []
 
     def texts() -> Iterator[list[str | None]]:
-        for values in _values(pool, "reading texts"):
+        for _, values, _ in pool.value_batches("reading texts"):
             batch = list(texts_of(values[column]))
             drawn.extend(batch[: max(0, SAMPLE - len(drawn))])
             yield batch
@@ -83,11 +81,3 @@ def _of_inputs(pool: AnswerPool, gold: GoldRows) -> RowExperts:
 
     own = {STUDENT: linear(sparse(inputs), slice(None)), TREES: forest(inputs, slice(None))}
     return RowExperts(own, predict)
-
-
-def _values(pool: AnswerPool, what: str) -> Iterator[Values]:
-    """Texts or inputs of all rows."""
-    if pool.rows is not None:
-        yield from (values for _, values, _ in pool.row_batches(what))
-    else:
-        yield from (batch.columns for batch in pool.batches(pool.value_columns, what))

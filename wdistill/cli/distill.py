@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from wdistill.cli.correct import add_sources
 from wdistill.core.errors import bad_value, printable, unreadable
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from wdistill.training.run import Report
+
 PARAMETERS = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".safetensors")  # most of them run code when they are unpickled
+OF_ANSWERS = ("text", "inputs", "label", "id", "gold_id", "answer", "stated", "alias", "refusals")  # options of answers
 EPILOG = """
 data: an .npz with inputs, label and (optional) id; a folder with inputs.npy, label.npy, id.npy, whose inputs stay on the
 disk; or a table (parquet, csv, jsonl) with the columns id, inputs (a list, or inputs_0, inputs_1, …) and label
@@ -16,6 +24,8 @@ models: package.module:function, found from the current folder; mlp:inputs=64,cl
 cnn:channels=1,classes=10,width=16; mobilenet:channels=3,classes=10,width=0.5 (and depth_multiplier=2);
 resnet_cifar:channels=3,classes=10,depth=56 (11, 20, 29, …; with version=1 8, 14, 20, …);
 resnet:channels=3,classes=1000,depth=50 (or 18); or text:classes=2, whose inputs are rows of hashed words
+answers and gold: as for `wdistill correct`; the student is text (with --text), table (with --inputs; table:hidden=32x32), or
+a package.module:function that reads such rows; by default one arm, best
 a teacher may also be its stored predictions: a table with the columns id and teacher, joined by id
 the same command, started again after any end, resumes where it stopped
 exit codes: 0 done, 2 bad input or options, 3 cannot write or damaged, 4 not a number, 5 another process is writing,
@@ -25,26 +35,22 @@ exit codes: 0 done, 2 bad input or options, 3 cannot write or damaged, 4 not a n
 
 def add(commands: Any) -> None:
     """The command and its flags."""
-    from wdistill.core.settings import add_flags
+    from wdistill.answers.request import AnswerOptions
+    from wdistill.core.settings import add_flags, settings_of
     from wdistill.runs.recipe import Recipe
 
     distill = commands.add_parser(
         "distill",
         help="train a student on what a teacher says, weighted",
-        description="Train teacher and student on labeled rows, label the unlabeled ones, weigh them, train the student.",
+        description="Train teacher and student on labeled rows, label the unlabeled ones, weigh them, train the student.\n"
+        "Or from an LLM's answers and your gold labels: --answers, --gold, and --text or --inputs.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     flag = distill.add_argument
-    flag(
-        "--teacher",
-        action="append",
-        required=True,
-        metavar="T",
-        help="a model, or stored predictions; repeat for more files",
-    )
-    flag("--student", required=True, metavar="S", help="a model")
+    flag("--teacher", action="append", metavar="T", help="a model, or stored predictions; repeat for more files")
+    flag("--student", metavar="S", help="a model; with --answers text or table, unless given")
     flag(
         "--labeled",
         type=Path,
@@ -52,11 +58,10 @@ def add(commands: Any) -> None:
         help="rows that teacher and student are trained on; without them, for a teacher that comes trained or as a table, "
         "the gold rows are in their place",
     )
-    flag(
-        "--validation", required=True, type=Path, metavar="V", help="gold rows, with a true label: only best trains on them"
-    )
-    flag("--unlabeled", required=True, type=Path, metavar="U", help="rows for the teacher to label")
-    flag("--test", type=Path, metavar="X", help="rows to measure the student on")
+    flag("--validation", type=Path, metavar="V", help="gold rows, with a true label: only best trains on them")
+    flag("--unlabeled", type=Path, metavar="U", help="rows for the teacher to label")
+    add_sources(distill, required=False)
+    flag("--test", type=Path, metavar="X", help="rows to measure the student on; with --answers by id and label, as --gold")
     flag("--run", required=True, type=Path, metavar="FOLDER", dest="folder", help="where everything goes")
     flag("--recipe", action="append", default=[], type=Path, metavar="R", help="a TOML file with any of the settings below")
     flag(
@@ -67,39 +72,100 @@ def add(commands: Any) -> None:
     )
     flag("--advise", action="store_true", help="with best: stop before the second stage, and print the verdict")
     flag("--details", action="store_true", help="with --advise: print all tables behind the verdict")
-    add_flags(distill, Recipe)
+    add_flags(distill, Recipe, [name for name in settings_of(Recipe) if name != "classes"])
+    add_flags(distill, AnswerOptions, OF_ANSWERS)
+    flag("--classes", metavar="N | A,B,… | FILE", help="how many classes; with --answers their names, as for `correct`")
     distill.set_defaults(run=run_distill)
 
 
 def run_distill(arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from wdistill.cli.advise import print_advice
-    from wdistill.core.settings import flags_given
     from wdistill.report.tables import choices, terminal_table
     from wdistill.runs.folder import state_of
-    from wdistill.runs.recipe import Recipe, read_recipe
-    from wdistill.training.distill import advise, distill
-    from wdistill.training.files import read_data
 
-    recipe = read_recipe(arguments.recipe, _with_method(arguments.method, flags_given(arguments, Recipe)))
-    names = ("labeled", "validation", "unlabeled", "test")
-    data = {name: read_data(path) for name in names if (path := getattr(arguments, name)) is not None}
-    teacher, student = _teacher(arguments.teacher), ModelByName(arguments.student)
     console = Console()
-    if arguments.advise:
-        advice = advise(teacher, student, **data, rule=None, recipe=recipe, run=arguments.folder)
-        print_advice(advice, console, details=arguments.details)
-        resumes = "keeps what was trained: the same command without --advise resumes from there"
-        console.print(printable(f"{arguments.folder} {resumes}"), markup=False, highlight=False, soft_wrap=True)
-        return
     finished = state_of(arguments.folder) == "finished"
-    report = distill(teacher, student, **data, recipe=recipe, run=arguments.folder)
+    report = _from_answers(arguments) if arguments.answers else _from_splits(arguments, console)
+    if report is None:
+        return
     console.print(terminal_table(str(arguments.folder), [report.outcome]))
     for name, why in choices([report.outcome]):
         console.print(printable(f"{name}: {why}"), markup=False, highlight=False, soft_wrap=True)
     status = "was finished before: nothing has changed" if finished else "written: look at report.html"
     console.print(printable(f"{arguments.folder} {status}"), markup=False, highlight=False, soft_wrap=True)
+
+
+def _from_splits(arguments: argparse.Namespace, console: Console) -> Report | None:
+    """Train on models and splits that files hold; with --advise print the verdict, and train no arm."""
+    from wdistill.cli.advise import print_advice
+    from wdistill.core.settings import flags_given
+    from wdistill.runs.recipe import Recipe, read_recipe
+    from wdistill.training.distill import advise, distill
+    from wdistill.training.files import read_data
+    from wdistill.training.models.networks import NamedNetwork
+
+    _check_flags(arguments, needed=("teacher", "student", "validation", "unlabeled"), others=(*OF_ANSWERS, "gold", "pool"))
+    flags = {**flags_given(arguments, Recipe), **_class_count(arguments.classes)}
+    recipe = read_recipe(arguments.recipe, _with_method(arguments.method, flags))
+    names = ("labeled", "validation", "unlabeled", "test")
+    data = {name: read_data(path) for name in names if (path := getattr(arguments, name)) is not None}
+    teacher, student = _teacher(arguments.teacher), NamedNetwork(arguments.student)
+    if not arguments.advise:
+        return distill(teacher, student, **data, recipe=recipe, run=arguments.folder)
+    advice = advise(teacher, student, **data, rule=None, recipe=recipe, run=arguments.folder)
+    print_advice(advice, console, details=arguments.details)
+    resumes = "keeps what was trained: the same command without --advise resumes from there"
+    console.print(printable(f"{arguments.folder} {resumes}"), markup=False, highlight=False, soft_wrap=True)
+    return None
+
+
+def _from_answers(arguments: argparse.Namespace) -> Report:
+    """Train a student on answers and gold labels."""
+    from wdistill.answers.request import AnswerOptions
+    from wdistill.cli.correct import sources_of
+    from wdistill.core.settings import flags_given, read_settings
+    from wdistill.methods.crossfit import need_sklearn
+    from wdistill.runs.recipe import Recipe, read_recipe
+    from wdistill.tables.options import read_class_names
+    from wdistill.training.answers import distill_files
+
+    need_sklearn("distill --answers")
+    _check_flags(arguments, others=("teacher", "labeled", "validation", "unlabeled", "advise", "details"))
+    names = None if arguments.classes is None else read_class_names(arguments.classes)
+    flags = {name: value for name, value in flags_given(arguments, AnswerOptions).items() if name in OF_ANSWERS}
+    options = read_settings(AnswerOptions, {**flags, "classes": names})
+    of_recipe = {name: value for name, value in flags_given(arguments, Recipe).items() if name != "classes"}
+    of_arms = {"rule": ("debiased",)} if arguments.method == "paper" else {}
+
+    def complete(defaults: Mapping[str, Any]) -> Recipe:
+        return read_recipe(arguments.recipe, _with_method(arguments.method, of_recipe), {**defaults, **of_arms})
+
+    test = None if arguments.test is None else str(arguments.test)
+    return distill_files(sources_of(arguments), options, test, arguments.student, None, complete, arguments.folder)
+
+
+def _check_flags(arguments: argparse.Namespace, *, needed: Sequence[str] = (), others: Sequence[str]) -> None:
+    """Raise where a flag is missing, or belongs to the other way of naming the data."""
+    of_answers = "from answers: --answers, --gold, and --text or --inputs"
+    of_splits = "from models and splits: --teacher, --student, --validation, --unlabeled"
+    for name in others:
+        if getattr(arguments, name) not in (None, False):
+            here, there = (of_answers, of_splits) if arguments.answers else (of_splits, of_answers)
+            remedy = "use wdistill advise --answers" if name in ("advise", "details") else "leave it out"
+            raise bad_value("does not belong here", f"--{name.replace('_', '-')}", here, there, remedy)
+    missing = [f"--{name}" for name in needed if getattr(arguments, name) is None]
+    if missing:
+        found = f"no {', '.join(missing)}"
+        raise bad_value("flags are missing", "distill", found, f"{of_splits}; or {of_answers}", "name your files")
+
+
+def _class_count(text: str | None) -> dict[str, Any]:
+    """The number of classes as a setting of the recipe."""
+    if text is not None and not text.isdecimal():
+        expected = "a whole number; names of classes only with --answers"
+        raise bad_value("not a number of classes", "--classes", repr(text), expected, "write how many there are")
+    return {} if text is None else {"classes": int(text)}
 
 
 def _with_method(method: str | None, flags: dict[str, Any]) -> dict[str, Any]:
@@ -111,18 +177,6 @@ def _with_method(method: str | None, flags: dict[str, Any]) -> dict[str, Any]:
         expected = "--method best alone, or arms by --rule, of which best may be one"
         raise bad_value("two ways to name the arms", "--method best", found, expected, remedy)
     return {**flags, "rule": ("best",)}
-
-
-class ModelByName:
-    """A model by its name; calling it builds one."""
-
-    def __init__(self, source: str) -> None:
-        self.source = source
-
-    def __call__(self) -> Any:
-        from wdistill.training.models.networks import build
-
-        return build(self.source)
 
 
 def _teacher(sources: list[str]) -> Any:
@@ -138,4 +192,6 @@ def _teacher(sources: list[str]) -> Any:
     if len(sources) > 1:
         expected = "one model, or files of stored predictions"
         raise bad_value("one teacher at a time", "--teacher", ", ".join(sources), expected, "name one model")
-    return ModelByName(sources[0])
+    from wdistill.training.models.networks import NamedNetwork
+
+    return NamedNetwork(sources[0])

@@ -152,9 +152,14 @@ def _check_range(setting: Setting, value: float, where: str) -> float:
 # files and JSON -------------------------------------------------------------------------------------------------------
 
 
-def read_settings(cls: type[S], flags: Mapping[str, Any], paths: Sequence[Path] = ()) -> S:
-    """Settings of TOML files and flags: later files win over earlier ones, flags over files; None is not given."""
-    values: dict[str, Any] = {}
+def read_settings(
+    cls: type[S], flags: Mapping[str, Any], paths: Sequence[Path] = (), defaults: Mapping[str, Any] | None = None
+) -> S:
+    """Settings of TOML files and flags: later files win over earlier ones, flags over files; None is not given.
+
+    `defaults` take the place of those of the class.
+    """
+    values = dict(defaults or {})
     for path in paths:
         values |= _check_values(cls, _read_toml(path), partial("{}: {}".format, path))
     settings = settings_of(cls)

@@ -114,9 +114,9 @@ def check_recipe(recipe: Recipe, beside: Sequence[str] = ()) -> None:
         warn(f"refresh = {recipe.refresh} with epochs = {recipe.epochs}: the weights are estimated only once")
 
 
-def read_recipe(paths: Sequence[Path], flags: Mapping[str, Any]) -> Recipe:
+def read_recipe(paths: Sequence[Path], flags: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Recipe:
     """The recipe of TOML files and flags: later files win over earlier ones, flags over files; None is not given."""
-    recipe = read_settings(Recipe, flags, paths)
+    recipe = read_settings(Recipe, flags, paths, defaults)
     _check_conflicts(recipe)
     return recipe
 

@@ -12,6 +12,7 @@ from wdistill.core.errors import empty
 from wdistill.core.threads import one_thread
 
 DIRECTIONS = 50
+SAMPLE = 5_000  # texts whose main directions trees are grown on
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,14 +44,7 @@ class TextFeatures:
 
     def transform(self, texts: Texts) -> Any:
         """Features of a batch of texts: a scipy.sparse.csr_array (n, 2¹⁹) of float32 without stored zeros."""
-        found = self.ngrams(texts)
-        values = found.counts * self.idf[found.columns].astype(np.float64)
-        part = 2 * found.rows + found.pairs
-        squares = np.bincount(part, values**2, 2 * len(found))
-        norms = np.sqrt(np.where(squares > 0, squares, 1)) / np.tile([1, PAIRS], len(found))
-        matrix = found.matrix((values / norms[part]).astype(np.float32))
-        matrix.eliminate_zeros()
-        return matrix
+        return weigh_ngrams(self.ngrams(texts), self.idf)
 
     def to_arrays(self) -> dict[str, NDArray[np.int64]]:
         """The features as plain arrays, for an npz file."""
@@ -62,6 +55,17 @@ class TextFeatures:
             "frequencies": self.frequencies[seen],
             "characters": np.array(self.characters or (), np.int64),
         }
+
+
+def weigh_ngrams(found: Ngrams, idf: NDArray[np.float32]) -> Any:
+    """Features of texts from their n-grams and how much each column counts (2¹⁹,): see the head of this file."""
+    values = found.counts * idf[found.columns].astype(np.float64)
+    part = 2 * found.rows + found.pairs
+    squares = np.bincount(part, values**2, 2 * len(found))
+    norms = np.sqrt(np.where(squares > 0, squares, 1)) / np.tile([1, PAIRS], len(found))
+    matrix = found.matrix((values / norms[part]).astype(np.float32))
+    matrix.eliminate_zeros()
+    return matrix
 
 
 def fit_features(batches: Iterable[Texts], characters: Characters | None = None) -> TextFeatures:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from wdistill.core.errors import bad_value
 from wdistill.text.features import TextFeatures, Texts
-from wdistill.text.ngrams import ngrams
+from wdistill.text.ngrams import Ngrams, ngrams
 from wdistill.text.plain import BITS, MOST
 
 LENGTH = 512  # columns of a row: those of about 350 words
@@ -34,3 +34,11 @@ def text_rows(texts: Texts, features: TextFeatures | None = None, length: int | 
     values = np.zeros((len(found), width), np.int32)
     values[rows[inside], place[inside]] = (np.minimum(counts, MOST) << (BITS + 2))[inside] + columns[inside] + 1
     return values
+
+
+def ngrams_in(rows: NDArray[np.integer]) -> Ngrams:
+    """The n-grams that `text_rows` has put into rows (n, length)."""
+    place = rows != 0
+    found = rows[place].astype(np.int64)
+    columns, counts = (found & ((1 << (BITS + 2)) - 1)) - 1, found >> (BITS + 2)
+    return Ngrams(np.concatenate([[0], np.cumsum(place.sum(axis=1))]), columns.astype(np.int32), counts.astype(np.int32))

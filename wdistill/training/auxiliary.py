@@ -21,11 +21,15 @@ from wdistill.core import checks
 from wdistill.methods.crossfit import FoldForests, Ints, combine_folds, fit_fold_forests, folds_of
 from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.runs.recipe import Recipe
+from wdistill.text.directions import DIRECTIONS, SAMPLE, Directions, directions
+from wdistill.text.features import weigh_ngrams
+from wdistill.text.integers import ngrams_in
 from wdistill.training import tensors
 from wdistill.training.data import Split
 from wdistill.training.inputs import Inputs
 from wdistill.training.jobs import TrainingJob
 from wdistill.training.labels import FOLDED_STUDENT, store_predictions
+from wdistill.training.models.text import TextBag
 from wdistill.training.predict import as_float, predict
 from wdistill.training.stage import Callbacks, StoppedError
 from wdistill.weights.equations import probabilities
@@ -38,22 +42,24 @@ NETWORKS = {FOLDED_STUDENT: "student", "second": "student", "retrained": "teache
 LONGEST = 4096  # numbers in a row up to which there is a forest; it reads all of them
 
 PredictPart = Callable[[Split, slice], NDArray[Any]]
+Numbers = Callable[[Inputs, slice], NDArray[Any]]
 
 
-def available(wanted: Sequence[str], recipe: Recipe, inputs: Inputs, *, table: bool) -> list[str]:
+def available(wanted: Sequence[str], recipe: Recipe, inputs: Inputs, student: nn.Module, *, table: bool) -> list[str]:
     """Of the models asked for, those that can be trained: a table and a model that comes trained cannot be retrained."""
     trained = {"second": recipe.student_epochs > 0, "retrained": not table and recipe.teacher_epochs > 0}
     (row,) = inputs.batches([torch.zeros(1, dtype=torch.int64)])
     numbers = row.is_floating_point() or row.dtype == torch.uint8
+    text = isinstance(student, TextBag)
     if "forest" in wanted and numbers and row[0].numel() > LONGEST:
         checks.warn(
             f"no forest as an auxiliary model: rows have {row[0].numel():,} numbers, and it reads at most {LONGEST:,}"
         )
         numbers = False
-    if "forest" in wanted and numbers and find_spec("sklearn") is None:
+    if "forest" in wanted and (numbers or text) and find_spec("sklearn") is None:
         checks.warn("no forest as an auxiliary model: it needs scikit-learn (pip install 'wdistill[methods]')")
-        numbers = False
-    return [name for name in wanted if trained.get(name, numbers)]
+        numbers = text = False
+    return [name for name in wanted if trained.get(name, numbers or text)]
 
 
 def gold_folds(validation: Split, recipe: Recipe) -> Ints:
@@ -82,7 +88,8 @@ def predict_auxiliary(run: Run, prepared: Prepared, callbacks: Callbacks) -> Non
         if name in networks:
             predict_part = by_networks(_trained(run, name, networks[name], folds), folds, run.recipe.precision, callbacks)
         else:
-            predict_part = by_forests(splits["labeled"], gold, folds, prepared.classes, run.recipe.seed)
+            numbers = _text_numbers(prepared.student, unlabeled) if isinstance(prepared.student, TextBag) else _numbers
+            predict_part = by_forests(splits["labeled"], gold, folds, prepared.classes, run.recipe.seed, numbers)
         read = {"validation": gold, "unlabeled": unlabeled}
         store_predictions(run.folder / "auxiliary" / name, read, predict_part, callbacks, name)
 
@@ -126,19 +133,25 @@ def by_networks(models: Sequence[nn.Module], folds: Ints, precision: str, callba
     return predict_part
 
 
-def by_forests(labeled: Split, validation: Split, folds: Ints, classes: int, seed: int) -> PredictPart:
-    """Predictions of random forests, of which each has left out one fold; they are fitted when first needed."""
+def by_forests(
+    labeled: Split, validation: Split, folds: Ints, classes: int, seed: int, numbers: Numbers | None = None
+) -> PredictPart:
+    """Predictions of random forests, of which each has left out one fold; they are fitted when first needed.
+
+    `numbers` makes (n, d) numbers of inputs; by default all that they have.
+    """
+    read = numbers or _numbers
 
     @cache
     def forests() -> FoldForests:
         assert labeled.labels is not None and validation.labels is not None
-        rows, gold = (_numbers(split.inputs, slice(0, len(split))) for split in (labeled, validation))
+        rows, gold = (read(split.inputs, slice(0, len(split))) for split in (labeled, validation))
         labels = labeled.labels.numpy(), validation.labels.numpy()
         return fit_fold_forests((rows, labels[0]), (gold, labels[1]), folds, classes, seed % 2**32)
 
     def predict_part(split: Split, part: slice) -> NDArray[Any]:
         place = part if split.name == "validation" else None
-        return forests().log_probabilities(_numbers(split.inputs, part), place).astype(np.float32)
+        return forests().log_probabilities(read(split.inputs, part), place).astype(np.float32)
 
     return predict_part
 
@@ -146,3 +159,18 @@ def by_forests(labeled: Split, validation: Split, folds: Ints, classes: int, see
 def _numbers(inputs: Inputs, part: slice) -> NDArray[np.float32]:
     batches = inputs.batches(torch.arange(part.start, part.stop).split(4096))  # type: ignore[no-untyped-call]
     return np.concatenate([as_float(each).flatten(1).cpu().numpy() for each in batches])
+
+
+def _text_numbers(student: TextBag, unlabeled: Split) -> Numbers:
+    """Rows of texts by their main directions, which are those of the first unlabeled rows."""
+    idf = student.idf[1:].cpu().numpy()
+
+    def features(inputs: Inputs, part: slice) -> Any:
+        (rows,) = inputs.batches([torch.arange(part.start, part.stop)])
+        return weigh_ngrams(ngrams_in(rows.cpu().numpy()), idf)
+
+    @cache
+    def main() -> Directions:
+        return directions(features(unlabeled.inputs, slice(0, min(SAMPLE, len(unlabeled)))), DIRECTIONS)
+
+    return lambda inputs, part: main()(features(inputs, part))

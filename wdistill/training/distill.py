@@ -50,14 +50,18 @@ def distill(
     `run`: a folder that keeps everything. The same call resumes it, however it ended; None: nothing is kept.
     """
     with open_run(rule, recipe, run) as this_run:
-        prepared = prepare(this_run, teacher, student, labeled, validation, unlabeled, test)
-        if not this_run.is_finished():
-            with this_run.working() as (run_jobs, callbacks):
-                prepared = _before_the_arms(this_run, prepared, run_jobs, callbacks)
-                run_jobs([arm_job(this_run, prepared, name) for name in this_run.arms])  # lines 5 to 10 of Algorithm 1
-                this_run.remember()
-            this_run.finish()
-        return this_run.report(prepared.student)
+        return train_arms(this_run, prepare(this_run, teacher, student, labeled, validation, unlabeled, test))
+
+
+def train_arms(run: Run, prepared: Prepared) -> Report:
+    """All of Algorithm 1 on prepared inputs, or what is left of it."""
+    if not run.is_finished():
+        with run.working() as (run_jobs, callbacks):
+            prepared = _before_the_arms(run, prepared, run_jobs, callbacks)
+            run_jobs([arm_job(run, prepared, name) for name in run.arms])  # lines 5 to 10 of Algorithm 1
+            run.remember()
+        run.finish()
+    return run.report(prepared.student)
 
 
 def advise(

@@ -41,11 +41,14 @@ PARAMETERS, PROGRAM, DESCRIPTION = "student.safetensors", "student.pt2", "studen
 UNFINISHED = ".student.json"  # {name: digests}
 
 
-def export_student(student: nn.Module, example: Tensor, folder: str | Path, source: str | None) -> dict[str, Any]:
+def export_student(
+    student: nn.Module, example: Tensor, folder: str | Path, source: str | None, made_of: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Write the student's files, check that they predict as it does, and return its description.
 
     example (1, …) is one input; `source` is the import path of the user's function that builds the student, if there is
-    one. The student's device and mode do not change.
+    one; `made_of` is kept in the description, such as names of classes and of the columns that its inputs are made of. The
+    student's device and mode do not change.
     """
     folder = Path(folder)
     live, example = _copy(student), example[:1].detach().cpu().contiguous()
@@ -62,6 +65,7 @@ def export_student(student: nn.Module, example: Tensor, folder: str | Path, sour
         "input_shape": list(example.shape[1:]),
         "input_dtype": str(example.dtype).removeprefix("torch."),
         "classes": logits.shape[1],
+        **(made_of or {}),
         "program": PROGRAM if program is not None else None,
         "program_missing": missing,
         "sha256": {PARAMETERS: store.digest(parameters)} | ({PROGRAM: store.digest(program)} if program else {}),
@@ -165,7 +169,8 @@ def export_run(run: Path, folder: Path, arm: str | None = None, *, trust_code: b
     shape, dtype = (state["identity"]["data"]["validation"][name] for name in ("shape", "dtype"))
     noise = torch.rand(1, *shape[1:], generator=torch.Generator().manual_seed(0))
     example = torch.zeros(1, *shape[1:], dtype=getattr(torch, dtype)) if dtype.startswith("int") else noise
-    description = export_student(student, example, folder, None if arguments else network)
+    made_of = {name: state[name] for name in ("class_names", "columns") if name in state}
+    description = export_student(student, example, folder, None if arguments else network, made_of)
     return {**description, "arm": arm, "files": [PARAMETERS, DESCRIPTION, *([PROGRAM] if description["program"] else [])]}
 
 

@@ -23,6 +23,7 @@ from wdistill.training.arm import rows_that_weigh
 from wdistill.training.auxiliary import available
 from wdistill.training.data import Duplicates, Split, check_leak, check_split, drop_rows, find_duplicates, has_ids
 from wdistill.training.identity import begin_or_resume
+from wdistill.training.inputs import concatenate
 from wdistill.training.labels import FOLDED_STUDENT
 from wdistill.training.predict import count_classes
 from wdistill.training.randomness import key, seed_generators
@@ -42,20 +43,19 @@ class Prepared:
     student: nn.Module
     tables: Mapping[str, NDArray[Any]] | None  # the teacher's predictions by split
     classes: int
-    gold_as_labeled: bool = False  # no labeled rows were passed: the gold rows are in their place
+    passed_splits: Mapping[str, Split]  # without gold rows among the labeled ones
+    gold_as_labeled: bool = False  # the last labeled rows are the gold rows
     auxiliary: tuple[str, ...] = ()  # models that arms use, of those that can be trained
-
-    @property
-    def passed_splits(self) -> dict[str, Split]:
-        """The splits that were passed."""
-        return {name: split for name, split in self.splits.items() if name != "labeled" or not self.gold_as_labeled}
 
     @property
     def training_splits(self) -> dict[str, Split]:
         """The splits as auxiliary models are trained on them: labeled rows that are gold rows too are left out."""
-        labeled = self.splits["labeled"]
-        is_gold = np.ones(len(labeled), bool) if self.gold_as_labeled else self.duplicates.labeled_in_gold
-        return {**self.splits, "labeled": drop_rows(labeled, is_gold)}
+        labeled, gold = self.splits["labeled"], self.splits["validation"]
+        is_gold = np.arange(len(labeled)) >= len(labeled) - len(gold)
+        return {
+            **self.splits,
+            "labeled": drop_rows(labeled, is_gold if self.gold_as_labeled else self.duplicates.labeled_in_gold),
+        }
 
     @property
     def concerns(self) -> tuple[Concern, ...]:
@@ -74,14 +74,31 @@ class Prepared:
         Where the student is trained on gold rows alone, it is one of them, and a second one would be the same.
         """
         wanted = [name for name in AUXILIARY_MODELS if any(name in arm.auxiliary for arm in arms.values())]
-        names = available(wanted, recipe, self.splits["labeled"].inputs, table=self.teacher is None) if wanted else []
+        names = (
+            available(wanted, recipe, self.splits["labeled"].inputs, self.student, table=self.teacher is None)
+            if wanted
+            else []
+        )
         if self.gold_as_labeled and recipe.student_epochs:
             names = [FOLDED_STUDENT, *(name for name in names if name != "second")]
         return replace(self, auxiliary=tuple(names))
 
 
-def prepare(run: Run, teacher: Any, student: Any, labeled: Any, validation: Any, unlabeled: Any, test: Any) -> Prepared:
-    """Read and check all inputs; then begin the run, or check that the folder holds the same one."""
+def prepare(
+    run: Run,
+    teacher: Any,
+    student: Any,
+    labeled: Any,
+    validation: Any,
+    unlabeled: Any,
+    test: Any,
+    *,
+    gold_as_labeled: bool = False,
+) -> Prepared:
+    """Read and check all inputs; then begin the run, or check that the folder holds the same one.
+
+    With `gold_as_labeled`, or without labeled rows, the gold rows are labeled rows too: see distill.
+    """
     passed = {"labeled": labeled, "validation": validation, "unlabeled": unlabeled, "test": test}
     passed = {name: data for name, data in passed.items() if data is not None}
     for name in ("validation", "unlabeled"):
@@ -98,16 +115,18 @@ def prepare(run: Run, teacher: Any, student: Any, labeled: Any, validation: Any,
     with_ids = {name: split for name, split in splits.items() if has_ids(passed[name])}
     tables = read_tables(teacher, splits, with_ids, classes, run.recipe.kind) if teacher_module is None else None
     _check_arms(run, splits)
-    gold_as_labeled = labeled is None
+    gold_as_labeled = gold_as_labeled or labeled is None
     if gold_as_labeled:
-        _check_without_labeled(run, splits, teacher_module)
+        _check_gold_as_labeled(run, splits, teacher_module)
     for recipe in dict.fromkeys(arm.recipe(run.recipe) for arm in run.arms.values()):
         check_vid(recipe, student_module, teacher_module, splits["validation"].inputs)
     begin_or_resume(run, splits, models, {"teacher": teacher, "student": student}, tables, classes)
+    passed_splits = splits
     if gold_as_labeled:
-        splits = {"labeled": replace(splits["validation"], name="labeled"), **splits}
-        tables = None if tables is None else {"labeled": tables["validation"], **tables}
-    return Prepared(splits, duplicates, teacher_module, student_module, tables, classes, gold_as_labeled)
+        splits = {**splits, "labeled": _with_gold(splits)}
+        if tables is not None and labeled is None:
+            tables = {"labeled": tables["validation"], **tables}
+    return Prepared(splits, duplicates, teacher_module, student_module, tables, classes, passed_splits, gold_as_labeled)
 
 
 def _splits(run: Run, passed: Mapping[str, Any]) -> tuple[dict[str, Split], Duplicates]:
@@ -197,8 +216,18 @@ def _classes(recipe: Recipe, splits: Mapping[str, Split], models: Mapping[str, n
     return k
 
 
-def _check_without_labeled(run: Run, splits: Mapping[str, Split], teacher: nn.Module | None) -> None:
-    """Raise what cannot be done without labeled rows; warn of what may surprise."""
+def _with_gold(splits: Mapping[str, Split]) -> Split:
+    """The labeled rows, if there are any, and then the gold rows."""
+    gold, labeled = splits["validation"], splits.get("labeled")
+    if labeled is None:
+        return replace(gold, name="labeled")
+    assert labeled.labels is not None and gold.labels is not None
+    ids = np.concatenate([part.ids.astype(object) for part in (labeled, gold)])
+    return Split("labeled", concatenate([labeled.inputs, gold.inputs]), torch.cat([labeled.labels, gold.labels]), ids)
+
+
+def _check_gold_as_labeled(run: Run, splits: Mapping[str, Split], teacher: nn.Module | None) -> None:
+    """Raise what cannot be done where gold rows take the place of labeled ones; warn of what may surprise."""
     recipe = run.recipe
     if teacher is not None and recipe.teacher_epochs:
         expected = "labeled rows to train it on, or a teacher that comes trained, or its predictions"

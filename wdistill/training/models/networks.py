@@ -28,6 +28,7 @@ EXAMPLES = {
     "resnet_cifar": "resnet_cifar:channels=3,classes=10,depth=56",
     "resnet": "resnet:channels=3,classes=1000,depth=50",
     "text": "text:classes=2",
+    "table": "table:inputs=12,classes=2,hidden=64",
 }
 
 
@@ -47,6 +48,21 @@ class MLP(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         logits: Tensor = self.layers(inputs)
         return logits
+
+
+class TableMLP(MLP):
+    """An MLP on columns of numbers, which it brings to mean 0 and standard deviation 1 itself."""
+
+    mean: Tensor  # (inputs,)
+    scale: Tensor  # (inputs,)
+
+    def __init__(self, inputs: int, classes: int, hidden: Sequence[int] = (64,)) -> None:
+        super().__init__(inputs, classes, hidden)
+        self.register_buffer("mean", torch.zeros(inputs))
+        self.register_buffer("scale", torch.ones(inputs))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward((inputs - self.mean) / self.scale)
 
 
 class CNN(nn.Module):
@@ -96,7 +112,18 @@ NETWORKS: dict[str, type[nn.Module]] = {
     "resnet_cifar": CifarResNet,
     "resnet": ResNet,
     "text": TextBag,
+    "table": TableMLP,
 }
+
+
+class NamedNetwork:
+    """A network by its name; calling it builds one."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def __call__(self) -> nn.Module:
+        return build(self.source)
 
 
 def build(spec: str) -> nn.Module:
@@ -111,6 +138,13 @@ def build(spec: str) -> nn.Module:
         raise bad_value("not the name of a network", spec, repr(spec), expected, remedy)
     with _current_folder_importable():
         return _call(spec, _function(spec, name, rest))
+
+
+def build_with(spec: str, **arguments: Any) -> nn.Module:
+    """The reference network of a spec, with arguments that it does not name."""
+    name, _, rest = spec.partition(":")
+    given = ",".join([*(f"{key}={value}" for key, value in arguments.items()), *filter(None, [rest])])
+    return build(f"{name}:{given}")
 
 
 def _reference(spec: str, name: str, arguments: dict[str, Any]) -> nn.Module:

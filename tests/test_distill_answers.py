@@ -1,0 +1,228 @@
+"""From a file of answers and gold labels to a trained student, on the command line and in Python."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.answer_forms import ANSWERS, BATCHES, CLASSES, gold_csv, make, part, texts
+from tests.distilling import failing, students, undrawn, unlike
+from tests.texts import texts as any_text
+from wdistill import (
+    ConfigError,
+    LeakError,
+    Recipe,
+    Report,
+    StorageError,
+    WdistillWarning,
+    cli,
+    distill_answers,
+    load_student,
+    read_run,
+)
+from wdistill.answers.request import AnswerOptions, Sources
+from wdistill.text.integers import ngrams_in, text_rows
+from wdistill.text.ngrams import ngrams
+from wdistill.training.answers import default_recipe, read_splits
+
+ROWS = make(300)
+GOLD, TEST = part(ROWS, 0, 80), part(ROWS, 80, 140)
+FEW = ("label", "openai", "anthropic")  # by `make test`; `make proofs` tries all
+QUICK = Recipe(**{**default_recipe("text", 80, 220), "epochs": 2, "student_epochs": 2})
+
+
+def frame(rows: Any, **more: Any) -> dict[str, Any]:
+    return {"id": list(rows.ids), "text": list(rows.texts), **more}
+
+
+def labels(rows: Any) -> dict[str, Any]:
+    return {"id": list(rows.ids), "label": [CLASSES[number] for number in rows.truth]}
+
+
+def go(**changes: Any) -> Report:
+    """A student of texts, from frames in memory."""
+    given_frames = {"answers": frame(ROWS, label=ROWS.labels), "gold": labels(GOLD), "text": "text", "recipe": QUICK}
+    with undrawn():
+        return distill_answers(**{**given_frames, **changes})
+
+
+def words(folder: Path, form: str, *more: object) -> list[str]:
+    answers = ["--answers", str(ANSWERS[form](ROWS, folder)), "--gold", str(gold_csv(GOLD, folder))]
+    rows = ["--pool", str(texts(ROWS, folder))] if form in BATCHES else []
+    return ["distill", *answers, *rows, "--text", "text", "--run", str(folder / "run"), *map(str, more)]
+
+
+def held_out(rows: Any, folder: Path) -> Path:
+    """Test rows by id and label."""
+    (folder / "other").mkdir()
+    return gold_csv(rows, folder / "other")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [pytest.param(form, marks=() if form in FEW else pytest.mark.proof) for form in ANSWERS])
+def test_every_form_trains_a_student_with_no_code_in_between(form: str, tmp_path: Path) -> None:
+    with undrawn():
+        assert cli.main(words(tmp_path, form, "--student", "text", "--test", held_out(TEST, tmp_path))) == 0
+    outcome = read_run(tmp_path / "run")
+    dropped = {"vllm_votes": 1, "anthropic": 2}.get(form, 0)
+    assert outcome.rows["unlabeled"] + outcome.rows["validation"] + outcome.rows["test"] >= 300 - dropped
+    assert list(outcome.arms) == ["best"]
+    assert (outcome.arms["best"].final or 0) > 0.9  # the words tell; the teacher has 0.8
+
+
+@pytest.mark.slow
+def test_the_command_and_python_train_the_same_student(tmp_path: Path) -> None:
+    with undrawn():
+        assert (
+            cli.main(words(tmp_path, "label", "--epochs", 2, "--student-epochs", 2, "--test", held_out(TEST, tmp_path))) == 0
+        )
+        again = go(answers=str(tmp_path / "label.csv"), gold=str(tmp_path / "gold.csv"), test=labels(TEST))
+        resumed = distill_answers(
+            str(tmp_path / "label.csv"),
+            str(tmp_path / "gold.csv"),
+            text="text",
+            test=labels(TEST),
+            recipe=QUICK,
+            run=tmp_path / "run",
+        )
+    assert students(resumed) == students(again)
+
+
+def test_all_rows_have_one_place_and_gold_without_an_answer_is_taught() -> None:
+    said = ["I cannot say" if row in (0, 1, 90) else label for row, label in enumerate(ROWS.labels)]
+    with pytest.warns(WdistillWarning, match="2 of 80 gold rows have no usable answer"):
+        splits = read_all(answers=frame(ROWS, label=said), test=labels(TEST))
+    ids = {name: set(getattr(splits, name).ids.tolist()) for name in ("labeled", "validation", "unlabeled", "test")}
+    assert ids == {
+        "labeled": set(ROWS.ids[:2]),
+        "validation": set(ROWS.ids[2:80]),
+        "unlabeled": set(ROWS.ids[140:]),
+        "test": set(TEST.ids),
+    }
+    outcome = go(answers=frame(ROWS, label=said)).outcome
+    assert any("2 of 80 gold rows have no usable answer" in text for text in outcome.warnings)
+    assert outcome.arms["best"].epochs[-1].examples == 80 + 219
+
+
+def read_all(**changes: Any) -> Any:
+    from wdistill.answers.frames import as_files
+
+    test = changes.pop("test", None)
+    with as_files(**{"answers": frame(ROWS, label=ROWS.labels), "gold": labels(GOLD), **changes}, test=test) as path:
+        sources = Sources([path("answers") or ""], path("gold"), path("rows") if "rows" in changes else None)
+        return read_splits(sources, AnswerOptions(text="text"), path("test"))
+
+
+def test_rows_in_a_table_of_their_own_are_joined_by_id(tmp_path: Path) -> None:
+    inside = read_all()
+    order = np.random.default_rng(0).permutation(300)
+    shuffled = {"id": [ROWS.ids[i] for i in order], "text": [ROWS.texts[i] for i in order]}
+    apart = read_all(answers={"id": list(ROWS.ids), "label": ROWS.labels}, rows=shuffled)
+    for name in ("validation", "unlabeled"):
+        one, other = getattr(inside, name), getattr(apart, name)
+        assert one.ids.tolist() == other.ids.tolist() and np.array_equal(one.inputs, other.inputs)
+        assert np.array_equal(inside.teacher[name], apart.teacher[name])
+
+
+def test_test_rows_bring_their_texts_or_stand_in_the_pool() -> None:
+    own = read_all(test={**frame(TEST), **labels(TEST)})
+    pool = read_all(test=labels(TEST))
+    assert np.array_equal(own.test.inputs, pool.test.inputs) and np.array_equal(own.test.labels, TEST.truth)
+    with pytest.raises(LeakError, match=r"test rows are among the gold rows(.|\n)*80 of 80"):
+        read_all(test=labels(GOLD))
+
+
+def test_rows_are_no_longer_than_the_longest_text_needs() -> None:
+    splits = read_all(test=labels(TEST))
+    arrays = [getattr(splits, name).inputs for name in ("validation", "unlabeled", "test")]
+    assert len({rows.shape[1] for rows in arrays}) == 1 and any(rows[:, -1].any() for rows in arrays)
+
+
+def test_students_of_columns_learn_numbers_and_categories() -> None:
+    sides = {"length": np.random.default_rng(0).normal(size=300) + 2 * ROWS.truth, "kind": [f"k{i}" for i in ROWS.truth]}
+    answers = {"id": list(ROWS.ids), "label": ROWS.labels, **sides}
+    changes = {"answers": answers, "text": None, "inputs": ["length", "kind"], "recipe": None, "test": labels(TEST)}
+    report = go(**changes, student="table:hidden=8")
+    assert type(report.student).__name__ == "TableMLP" and report.student.arguments == {
+        "inputs": 3,
+        "classes": 2,
+        "hidden": [8],
+    }
+    assert (report.outcome.arms["best"].final or 0) > 0.95
+    assert abs(float(report.student.mean[0]) - 1) < 0.3  # type: ignore[operator]
+
+
+@pytest.mark.slow
+def test_it_resumes_with_the_same_bits(tmp_path: Path) -> None:
+    go(run=tmp_path / "whole")
+    for at in (15, 70, 100):
+        with pytest.raises(StorageError), failing(at, 28):
+            go(run=tmp_path / str(at))
+        go(run=tmp_path / str(at))
+        assert unlike(tmp_path / str(at), tmp_path / "whole") == []
+
+
+@pytest.mark.slow
+def test_an_exported_student_knows_its_classes_and_columns(tmp_path: Path) -> None:
+    report = go(run=tmp_path / "run")
+    assert cli.main(["export", str(tmp_path / "run"), "--output", str(tmp_path / "student")]) == 0
+    description = json.loads((tmp_path / "student" / "student.json").read_text())
+    assert description["class_names"] == list(CLASSES) and description["columns"] == {"text": "text"}
+    rows = torch.from_numpy(text_rows(TEST.texts, length=None))
+    with torch.no_grad():
+        loaded, trained = load_student(tmp_path / "student")(rows), report.student(rows)
+    assert torch.equal(loaded, trained)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--teacher", "mlp"], "--teacher: does not belong here"),
+        (["--advise"], "use wdistill advise --answers"),
+        (["--student", "table"], "it reads numbers"),
+        (["--classes", "3"], "the file of class names cannot be read"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(
+    more: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(words(tmp_path, "label", *more)) == 2
+    assert message in capsys.readouterr().err
+    assert not list((tmp_path / "run").glob("generation-*")) if (tmp_path / "run").exists() else True
+
+
+def test_without_answers_models_and_splits_are_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["distill", "--run", str(tmp_path / "run")]) == 2
+    assert "no --teacher, --student, --validation, --unlabeled" in capsys.readouterr().err
+    splits = ["--teacher", "t", "--student", "s", "--validation", "v", "--unlabeled", "u", "--run", str(tmp_path / "run")]
+    assert cli.main(["distill", *splits, "--text", "text"]) == 2
+    assert "--text: does not belong here" in capsys.readouterr().err
+    assert cli.main(["distill", *splits, "--classes", "a,b"]) == 2
+    assert "not a number of classes" in capsys.readouterr().err
+
+
+@given(st.integers(0, 10**7), st.integers(0, 10**7), st.sampled_from(["text", "table"]))
+def test_however_few_the_rows_are_there_are_enough_steps(gold: int, pool: int, student: str) -> None:
+    settings = default_recipe(student, gold, pool)
+    size, least = settings["batch_size"], {"text": 200, "table": 1000}[student]
+    assert 16 <= size <= 256 and Recipe(**settings).rule == ("best",)
+    assert settings["epochs"] * max(1, pool) >= least * size and settings["student_epochs"] * max(1, gold) >= least * size
+
+
+def test_a_student_needs_something_to_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a student needs the rows themselves"):
+        go(text=None)
+
+
+@given(st.lists(any_text, min_size=1, max_size=5))
+def test_rows_hold_the_ngrams_of_their_texts(batch: list[str | None]) -> None:
+    found, wanted = ngrams_in(text_rows(batch, length=None)), ngrams(batch)
+    assert np.array_equal(found.offsets, wanted.offsets) and np.array_equal(found.columns, wanted.columns)
+    assert np.array_equal(found.counts, np.minimum(wanted.counts, 1023))
