@@ -447,7 +447,7 @@ def test_datasets_that_cannot_be_trusted() -> None:
         go(unlabeled=Ragged(inputs))
 
 
-@pytest.mark.parametrize("item", [lambda inputs: {"image": inputs}, lambda inputs: (inputs, "cat"), lambda inputs: "text"])
+@pytest.mark.parametrize("item", [lambda inputs: {"image": "a.png"}, lambda inputs: (inputs, "cat"), lambda inputs: "text"])
 def test_items_of_another_kind_are_refused(item: Any) -> None:
     class Other(Items):
         def __getitem__(self, row: int) -> Any:

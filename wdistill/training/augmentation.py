@@ -9,19 +9,20 @@ import torch
 from torch import Tensor
 
 from wdistill.core.errors import not_one_of, wrong_shape
+from wdistill.training.batch import Batch, described
 
 KINDS = ("flip", "translate")
 SHIFT = 0.1  # largest translation, as a share of width and height
 
 
-def augment(inputs: Tensor, kinds: Collection[str], seed_key: int) -> Tensor:
+def augment(inputs: Batch, kinds: Collection[str], seed_key: int) -> Batch:
     """Flip images (b, C, H, W) with probability 1/2 and translate them by up to a tenth, repeating edge pixels.
 
     `kinds` says which of the two. All randomness comes from `seed_key` ≥ 0: the key of seed, stage, epoch and step.
     """
     if not kinds:
         return inputs
-    _check(inputs, kinds)
+    inputs = check_images(inputs, kinds)
     b, _, height, width = inputs.shape
     random = np.random.default_rng(seed_key)  # uses all bits of the key; torch.Generator uses 32
     flipped = random.random(b) < 0.5
@@ -52,11 +53,13 @@ def _pixels(inputs: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return flat.gather(2, index[:, None, :].expand_as(flat)).view(inputs.shape)
 
 
-def _check(inputs: Tensor, kinds: Collection[str]) -> None:
+def check_images(inputs: Batch, kinds: Collection[str]) -> Tensor:
+    """The batch, if it can be augmented."""
     for kind in kinds:
         if kind not in KINDS:
             raise not_one_of("unknown augmentation", "augmentation", kind, KINDS)
-    if inputs.ndim != 4:
-        what, found = "only images can be augmented", f"shape {tuple(inputs.shape)}, augmentation {', '.join(kinds)}"
-        expected, remedy = "(rows, channels, height, width)", "leave augmentation out, or shape the inputs as images"
-        raise wrong_shape(what, "inputs", found, expected, remedy)
+    if not isinstance(inputs, Tensor) or inputs.ndim != 4:
+        what, found = "only images can be augmented", f"{described(inputs)}, augmentation {', '.join(kinds)}"
+        expected = "one tensor (rows, channels, height, width)"
+        raise wrong_shape(what, "inputs", found, expected, "leave augmentation out, or shape the inputs as images")
+    return inputs

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from wdistill.core import checks
 from wdistill.methods.crossfit import FoldForests, Ints, combine_folds, fit_fold_forests, folds_of
@@ -25,12 +25,13 @@ from wdistill.text.directions import DIRECTIONS, SAMPLE, Directions, directions
 from wdistill.text.features import weigh_ngrams
 from wdistill.text.integers import ngrams_in
 from wdistill.training import tensors
+from wdistill.training.batch import as_float
 from wdistill.training.data import Split
-from wdistill.training.inputs import Inputs
+from wdistill.training.inputs import Inputs, first_row
 from wdistill.training.jobs import TrainingJob
 from wdistill.training.labels import FOLDED_STUDENT, store_predictions
 from wdistill.training.models.text import TextBag
-from wdistill.training.predict import as_float, predict
+from wdistill.training.predict import predict
 from wdistill.training.stage import Callbacks, StoppedError
 from wdistill.weights.equations import probabilities
 
@@ -48,13 +49,11 @@ Numbers = Callable[[Inputs, slice], NDArray[Any]]
 def available(wanted: Sequence[str], recipe: Recipe, inputs: Inputs, student: nn.Module, *, table: bool) -> list[str]:
     """Of the models asked for, those that can be trained: a table and a model that comes trained cannot be retrained."""
     trained = {"second": recipe.student_epochs > 0, "retrained": not table and recipe.teacher_epochs > 0}
-    (row,) = inputs.batches([torch.zeros(1, dtype=torch.int64)])
-    numbers = row.is_floating_point() or row.dtype == torch.uint8
+    row = first_row(inputs)
+    numbers = isinstance(row, Tensor) and (row.is_floating_point() or row.dtype == torch.uint8)
     text = isinstance(student, TextBag)
-    if "forest" in wanted and numbers and row[0].numel() > LONGEST:
-        checks.warn(
-            f"no forest as an auxiliary model: rows have {row[0].numel():,} numbers, and it reads at most {LONGEST:,}"
-        )
+    if "forest" in wanted and isinstance(row, Tensor) and numbers and row.numel() > LONGEST:
+        checks.warn(f"no forest as an auxiliary model: rows have {row.numel():,} numbers, and it reads at most {LONGEST:,}")
         numbers = False
     if "forest" in wanted and (numbers or text) and find_spec("sklearn") is None:
         checks.warn("no forest as an auxiliary model: it needs scikit-learn (pip install 'wdistill[methods]')")
@@ -157,7 +156,7 @@ def by_forests(
 
 
 def _numbers(inputs: Inputs, part: slice) -> NDArray[np.float32]:
-    batches = inputs.batches(torch.arange(part.start, part.stop).split(4096))  # type: ignore[no-untyped-call]
+    batches: Any = inputs.batches(torch.arange(part.start, part.stop).split(4096))  # type: ignore[no-untyped-call]
     return np.concatenate([as_float(each).flatten(1).cpu().numpy() for each in batches])
 
 
@@ -166,7 +165,7 @@ def _text_numbers(student: TextBag, unlabeled: Split) -> Numbers:
     idf = student.idf[1:].cpu().numpy()
 
     def features(inputs: Inputs, part: slice) -> Any:
-        (rows,) = inputs.batches([torch.arange(part.start, part.stop)])
+        rows: Any = next(iter(inputs.batches([torch.arange(part.start, part.stop)])))
         return weigh_ngrams(ngrams_in(rows.cpu().numpy()), idf)
 
     @cache

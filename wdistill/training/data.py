@@ -16,7 +16,20 @@ from wdistill.core import checks, store
 from wdistill.core.errors import InputError, LeakError, empty, wrong_shape
 from wdistill.core.threads import blocks
 from wdistill.methods.guards import Keys, among, by_itself, keys_of, leaked, one_of_each
-from wdistill.training.inputs import InMemory, Inputs, MemoryMapped, Streamed, Subset, materialise, read_item, write_npy
+from wdistill.training.batch import LABELS, check_names
+from wdistill.training.inputs import (
+    Columns,
+    InMemory,
+    Inputs,
+    MemoryMapped,
+    Streamed,
+    Subset,
+    column_path,
+    materialise,
+    select,
+    write_npy,
+)
+from wdistill.training.items import check_like_first, equal, read_item
 
 MAX_COMPARED = 1 << 30  # bytes of inputs up to which rows are compared by their content
 
@@ -25,6 +38,7 @@ MAX_COMPARED = 1 << 30  # bytes of inputs up to which rows are compared by their
 class Data:
     """One split. `inputs`: a tensor, an array, a memory-mapped array, a map-style Dataset, or Streamed(dataset).
 
+    Or a mapping of names to tensors and arrays with the same rows: modules then take them as keyword arguments.
     Inputs of type uint8 are scaled to [0, 1] as they are used; other floating inputs become float32.
     """
 
@@ -41,7 +55,7 @@ class Split:
     inputs: Inputs
     labels: Tensor | None  # (n,) int64
     ids: NDArray[Any]  # (n,) int64 or strings
-    original: Mapping[str, Any] | None = None  # the fingerprint of inputs that were in memory before they went to a file
+    original: Mapping[str, Any] | None = None  # the fingerprint of inputs before those in memory went to a file
     same: NDArray[np.int64] | None = None  # (n,) for every row the first row with the same inputs, where some repeat
 
     def __len__(self) -> int:
@@ -61,9 +75,9 @@ def check_split(name: str, given: Any, *, labels: bool, folder: Path, to_file: b
     """
     data = _as_data(given)
     inputs, item_labels = _as_inputs(name, data.inputs, folder)
-    original = inputs.fingerprint() if isinstance(inputs, InMemory) else None
-    if to_file and isinstance(inputs, InMemory):
-        inputs = write_npy(inputs, folder / f"{name}.npy")
+    original = inputs.fingerprint() if isinstance(inputs, InMemory | Columns) else None
+    if to_file:
+        inputs = _to_file(inputs, folder / f"{name}.npy")
     given_labels = data.labels if data.labels is not None else item_labels
     if labels and given_labels is None:
         expected, remedy = "a pair (inputs, labels)", f"pass {name}=(inputs, labels)"
@@ -87,6 +101,8 @@ def to_device(split: Split, device: torch.device) -> Split:
 def _moved(inputs: Inputs, device: torch.device) -> Inputs:
     if isinstance(inputs, Subset):
         return replace(inputs, inputs=_moved(inputs.inputs, device))
+    if isinstance(inputs, Columns):
+        return Columns({name: _moved(column, device) for name, column in inputs.columns.items()})
     return InMemory(inputs.values.to(device)) if isinstance(inputs, InMemory) else inputs
 
 
@@ -108,7 +124,7 @@ class Duplicates:
 
 def find_duplicates(splits: Mapping[str, Split]) -> Duplicates:
     """Compare the inputs of all splits that are in memory or in a file."""
-    keys = {name: _row_keys(split) for name, split in splits.items()}
+    keys = {name: _row_keys(split.inputs) for name, split in splits.items()}
     gold, unlabeled = keys["validation"], keys["unlabeled"]
     labeled = keys.get("labeled", gold[:0])
     by_chance = among(unlabeled, labeled)
@@ -155,19 +171,23 @@ def take_rows(split: Split, rows: NDArray[np.int64]) -> Split:
     """Some rows of a split, by their numbers."""
     at = torch.from_numpy(rows)
     labels = None if split.labels is None else split.labels[at]
-    return Split(split.name, Subset(split.inputs, at), labels, split.ids[rows])
+    return Split(split.name, select(split.inputs, at), labels, split.ids[rows])
 
 
-def _row_keys(split: Split) -> Keys:
+def _row_keys(inputs: Inputs) -> Keys:
     """(n,) hashes of the inputs; (0,) if they are not in memory or a file, or too large to compare."""
-    inputs = split.inputs.inputs if isinstance(split.inputs, Subset) else split.inputs
-    array: Any = inputs.values.detach().cpu().numpy() if isinstance(inputs, InMemory) else None
-    if isinstance(inputs, MemoryMapped):
-        array = inputs.array
-    if array is None or len(split) * array[:1].nbytes > MAX_COMPARED:
+    if isinstance(inputs, Columns):
+        keys = [_row_keys(column) for _, column in sorted(inputs.columns.items())]
+        whole = all(len(column) == len(inputs) for column in keys)
+        return keys_of(np.stack(keys, axis=1)) if whole else np.empty(0, "S16")
+    base = inputs.inputs if isinstance(inputs, Subset) else inputs
+    array: Any = base.values.detach().cpu().numpy() if isinstance(base, InMemory) else None
+    if isinstance(base, MemoryMapped):
+        array = base.array
+    if array is None or len(inputs) * array[:1].nbytes > MAX_COMPARED:
         return np.empty(0, "S16")
-    if isinstance(split.inputs, Subset):
-        array = array[split.inputs.rows.numpy()]
+    if isinstance(inputs, Subset):
+        array = array[inputs.rows.numpy()]
     return keys_of(array)
 
 
@@ -176,44 +196,84 @@ def _as_data(given: Any) -> Data:
         return given
     if isinstance(given, tuple | list) and len(given) == 2:
         return Data(*given)
-    if isinstance(given, Mapping):
+    if isinstance(given, Mapping) and {"inputs", "ids", *LABELS} & {*given}:
         if set(given) - {"inputs", "labels", "ids"} or "inputs" not in given:
-            found, remedy = f"a mapping of {', '.join(map(str, given))}", "pass a pair (inputs, labels), or Data(…)"
+            found = f"a mapping of {', '.join(map(str, given))}"
+            remedy = "pass a pair (inputs, labels), or Data(…); inputs by name are a mapping of their own: ({…}, labels)"
             raise wrong_shape("not a split", "data", found, "inputs, labels and ids", remedy)
         return Data(**given)
     return Data(given)
 
 
 def _as_inputs(name: str, given: Any, folder: Path) -> tuple[Inputs, NDArray[np.int64] | None]:
-    """The inputs, and the labels of a Dataset whose items are pairs."""
-    if isinstance(given, MemoryMapped | InMemory | Subset):
-        return given, None
+    """The inputs, and the labels of a Dataset whose items have them."""
+    if isinstance(given, Mapping):
+        return _as_columns(name, given), None
     if isinstance(given, Streamed):
-        _check_repeatable(name, given.dataset)
-        labels = [read_item(given.dataset, row)[1] for row in range(len(given))]
-        return given, None if None in labels else np.array(labels, np.int64)
-    if hasattr(given, "to_numpy"):  # pandas, polars
-        given = given.to_numpy()
-    if isinstance(given, np.ma.MaskedArray):
-        given = checks.array(given, name)
-    if isinstance(given, np.memmap) and given.filename is not None and _is_whole_file(given):
-        return MemoryMapped(Path(given.filename)), None
-    if isinstance(given, Tensor):
-        if given.layout != torch.strided or given.is_complex() or given.is_meta:
-            raise _not_inputs(name, f"{given.layout} {given.dtype} on {given.device}".replace("torch.", ""))
-        numbers = given.float() if given.dtype == torch.bfloat16 else given  # NumPy has no bfloat16
-        return InMemory(_check_finite(name, numbers.detach())), None
-    if isinstance(given, np.ndarray):
-        native = np.ascontiguousarray(given).astype(given.dtype.newbyteorder("="), copy=False)
-        if native.dtype.kind not in "fiub" or native.dtype.itemsize > 8:  # torch has no longer numbers
-            raise _not_inputs(name, f"dtype {given.dtype}")
-        return InMemory(_check_finite(name, torch.from_numpy(native if native.flags.writeable else native.copy()))), None
+        return given, _read_labels(name, given.dataset)
+    inputs = _as_rows(name, given)
+    if inputs is not None:
+        return inputs, None
     if hasattr(given, "__getitem__") and hasattr(given, "__len__") and not isinstance(given, str | bytes | list | tuple):
         if _length(name, given) == 0:
             raise _no_rows(name)
         _check_repeatable(name, given)
         return materialise(given, folder / f"{name}.npy")
     raise _not_inputs(name, f"a {type(given).__name__}")
+
+
+def _as_columns(name: str, given: Mapping[Any, Any]) -> Columns:
+    check_names(given, f"{name} inputs")
+    columns: dict[str, Inputs] = {}
+    for column, values in given.items():
+        rows = _as_rows(f"{name} {column}", values)
+        if rows is None:
+            raise _not_inputs(f"{name} {column}", f"a {type(values).__name__}", "a numeric tensor or array (rows, …)")
+        columns[column] = rows
+    checks.same_length({f"{name} {column}": len(rows) for column, rows in columns.items()})
+    return Columns(columns)
+
+
+def _read_labels(name: str, dataset: Any) -> NDArray[np.int64] | None:
+    """The labels of a Dataset, whose items must be of one kind; None where an item has none."""
+    _check_repeatable(name, dataset)
+    labels, first = [], read_item(dataset, 0)[0]
+    for row in range(len(dataset)):
+        item, label = read_item(dataset, row)
+        check_like_first(dataset, row, item, first)
+        labels.append(label)
+    return None if None in labels else np.array(labels, np.int64)
+
+
+def _as_rows(name: str, given: Any) -> Inputs | None:
+    """The inputs in a tensor, an array or a file; None where it is none of them."""
+    if isinstance(given, MemoryMapped | InMemory | Subset):
+        return given
+    if hasattr(given, "to_numpy"):  # pandas, polars
+        given = given.to_numpy()
+    if isinstance(given, np.ma.MaskedArray):
+        given = checks.array(given, name)
+    if isinstance(given, np.memmap) and given.filename is not None and _is_whole_file(given):
+        return MemoryMapped(Path(given.filename))
+    if isinstance(given, Tensor):
+        if given.layout != torch.strided or given.is_complex() or given.is_meta:
+            raise _not_inputs(name, f"{given.layout} {given.dtype} on {given.device}".replace("torch.", ""))
+        numbers = given.float() if given.dtype == torch.bfloat16 else given  # NumPy has no bfloat16
+        return InMemory(_check_finite(name, numbers.detach()))
+    if isinstance(given, np.ndarray):
+        native = np.ascontiguousarray(given).astype(given.dtype.newbyteorder("="), copy=False)
+        if native.dtype.kind not in "fiub" or native.dtype.itemsize > 8:  # torch has no longer numbers
+            raise _not_inputs(name, f"dtype {given.dtype}")
+        return InMemory(_check_finite(name, torch.from_numpy(native if native.flags.writeable else native.copy())))
+    return None
+
+
+def _to_file(inputs: Inputs, path: Path) -> Inputs:
+    """The same with all that is in memory in files, for other processes to map."""
+    if isinstance(inputs, Columns):
+        named = enumerate(sorted(inputs.columns.items()))
+        return Columns({name: _to_file(column, column_path(path, number)) for number, (name, column) in named})
+    return write_npy(inputs, path) if isinstance(inputs, InMemory) else inputs
 
 
 def _length(name: str, dataset: Any) -> int:
@@ -233,8 +293,9 @@ def _no_rows(name: str) -> InputError:
     return empty(f"no {name} rows", name, "at least 1 row", remedies.get(name, "pass the rows that the teacher shall label"))
 
 
-def _not_inputs(name: str, found: str) -> InputError:
-    expected = "a numeric tensor or array (rows, …), or a map-style Dataset"
+def _not_inputs(
+    name: str, found: str, expected: str = "a numeric tensor or array (rows, …), or a map-style Dataset"
+) -> InputError:
     return wrong_shape("not inputs", name, found, expected, "convert it with numpy.asarray or torch.as_tensor first")
 
 
@@ -288,8 +349,7 @@ def _check_ids(name: str, ids: NDArray[Any]) -> None:
 
 def _check_repeatable(name: str, dataset: Any) -> None:
     """Warn of a Dataset that augments at random: its rows cannot be weighed, labeled and resumed as the same rows."""
-    once, twice = read_item(dataset, 0)[0], read_item(dataset, 0)[0]
-    if once.shape != twice.shape or not np.array_equal(once, twice):
+    if not equal(read_item(dataset, 0)[0], read_item(dataset, 0)[0]):
         checks.warn(
             f"{name}: drawing an item twice gives two different inputs; leave random transforms to the recipe's "
             "augmentation, which is the same after a resume"

@@ -14,8 +14,10 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
+from functools import wraps
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ from wdistill.runs.arms import first_of, folder_of
 from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.runs.folder import read_run
 from wdistill.training import tensors
+from wdistill.training.batch import Batch, by_name, from_names, logits_of, rows_in
 from wdistill.training.models.networks import NETWORKS, build
 
 FORMAT = 2  # the description has a digest of its own
@@ -42,17 +45,16 @@ UNFINISHED = ".student.json"  # {name: digests}
 
 
 def export_student(
-    student: nn.Module, example: Tensor, folder: str | Path, source: str | None, made_of: Mapping[str, Any] | None = None
+    student: nn.Module, example: Batch, folder: str | Path, source: str | None, made_of: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Write the student's files, check that they predict as it does, and return its description.
 
-    example (1, …) is one input; `source` is the import path of the user's function that builds the student, if there is
-    one; `made_of` is kept in the description, such as names of classes and of the columns that its inputs are made of. The
-    student's device and mode do not change.
+    example (1, …) is one input, or a mapping of names to them; `source` is the import path of the user's function that
+    builds the student, if there is one; `made_of` is kept in the description, such as names of classes and of the columns
+    that its inputs are made of. The student's device and mode do not change.
     """
     folder = Path(folder)
-    live, example = _copy(student), example[:1].detach().cpu().contiguous()
-    rows = torch.cat([example, example])  # torch.export would treat a single row as a fixed size
+    live, rows = _copy(student), _two_rows(example)
     logits = _logits(live, rows)
     parameters = _parameters(live)
     earlier = _earlier(folder)
@@ -62,8 +64,8 @@ def export_student(
         "format": FORMAT,
         "network": reference or source,
         "arguments": dict(getattr(student, "arguments", {})) if reference else {},
-        "input_shape": list(example.shape[1:]),
-        "input_dtype": str(example.dtype).removeprefix("torch."),
+        "input_shape": _for_each(lambda values: list(values.shape[1:]), rows),
+        "input_dtype": _for_each(lambda values: str(values.dtype).removeprefix("torch."), rows),
         "classes": logits.shape[1],
         **(made_of or {}),
         "program": PROGRAM if program is not None else None,
@@ -166,7 +168,12 @@ def export_run(run: Path, folder: Path, arm: str | None = None, *, trust_code: b
     student = NETWORKS[network](**arguments) if arguments else build(network)
     content = CheckpointStore(run / "arms" / folder_of(arm)).read("parameters.safetensors")
     tensors.load_parameters(student, tensors.from_bytes(content, arm), arm)
-    shape, dtype = (state["identity"]["data"]["validation"][name] for name in ("shape", "dtype"))
+    inputs = state["identity"]["data"]["validation"]
+    if "columns" in inputs:
+        what, found = "a run with inputs by name is exported in Python", ", ".join(inputs["columns"])
+        expected, remedy = "inputs of one tensor", "call export_student(report.student, {…}, folder, source)"
+        raise bad_value(what, str(run), found, expected, remedy)
+    shape, dtype = inputs["shape"], inputs["dtype"]
     noise = torch.rand(1, *shape[1:], generator=torch.Generator().manual_seed(0))
     example = torch.zeros(1, *shape[1:], dtype=getattr(torch, dtype)) if dtype.startswith("int") else noise
     made_of = {name: state[name] for name in ("class_names", "columns") if name in state}
@@ -211,13 +218,42 @@ def _with_zeros(student: nn.Module) -> nn.Module:
     return copied
 
 
-def _logits(student: nn.Module, rows: Tensor) -> Tensor:
-    """(b, …) → (b, K)."""
+class _LogitsAlone(nn.Module):
+    """A student that returns only its logits; it takes what the student takes, under the same names."""
+
+    def __init__(self, student: nn.Module) -> None:
+        super().__init__()
+        self.student = student
+
+        @wraps(student.forward)  # torch.export looks at the signature
+        def forward(*inputs: Tensor, **named: Tensor) -> Any:
+            return logits_of(student(*inputs, **named))
+
+        self.forward = forward
+
+
+def _output(student: nn.Module, rows: Batch) -> Any:
     with torch.no_grad():
-        logits = student(rows)
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(rows):
+        return student(rows) if isinstance(rows, Tensor) else student(**rows)
+
+
+def _two_rows(example: Batch) -> Batch:
+    """An example twice: torch.export would treat a single row as a fixed size."""
+    rows: Batch = _for_each(lambda values: torch.cat([values[:1].detach().cpu().contiguous()] * 2), example)
+    return rows
+
+
+def _for_each(function: Callable[[Tensor], Any], rows: Batch) -> Any:
+    """A function of the inputs, or of those of each name."""
+    return from_names({name: function(values) for name, values in by_name(rows).items()})
+
+
+def _logits(student: nn.Module, rows: Batch) -> Tensor:
+    """(b, …) → (b, K)."""
+    logits = logits_of(_output(student, rows))
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != rows_in(rows):
         found = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
-        expected, remedy = f"a tensor ({len(rows)}, classes)", "wrap it in a module that returns only the logits"
+        expected, remedy = f"a tensor ({rows_in(rows)}, classes)", "wrap it in a module that returns only the logits"
         raise wrong_shape("the student does not return logits", "student", found, expected, remedy)
     return logits
 
@@ -232,16 +268,21 @@ def _parameters(student: nn.Module) -> bytes:
     return bytes_of({name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in state.items()})
 
 
-def _program(student: nn.Module, rows: Tensor, logits: Tensor) -> tuple[bytes | None, str | None]:
+def _program(student: nn.Module, rows: Batch, logits: Tensor) -> tuple[bytes | None, str | None]:
     """The exported program, checked, or else the reason why there is none: an export without it is still complete."""
+    module = student if isinstance(_output(student, rows), Tensor) else _LogitsAlone(student)
+    any_number = {0: torch.export.Dim("batch", min=1)}
     try:
         with _quiet():
-            exported = torch.export.export(student, (rows,), dynamic_shapes=({0: torch.export.Dim("batch", min=1)},))
+            if isinstance(rows, Tensor):
+                exported = torch.export.export(module, (rows,), dynamic_shapes=(any_number,))
+            else:
+                exported = torch.export.export(module, (), rows, dynamic_shapes=dict.fromkeys(rows, any_number))
             buffer = io.BytesIO()
             write_program(exported, buffer)
             loaded = torch.export.load(io.BytesIO(buffer.getvalue())).module()
         for count in (1, 2):
-            predicted = _logits(loaded, rows[:count])
+            predicted = _logits(loaded, _for_each(itemgetter(slice(count)), rows))
             if not torch.allclose(predicted, logits[:count], rtol=1e-5, atol=1e-6, equal_nan=True):
                 worst = float((predicted - logits[:count]).abs().max())
                 return None, f"the exported program predicts otherwise, by up to {worst:.2g}"

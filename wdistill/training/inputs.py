@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,8 @@ from wdistill.core import store
 from wdistill.core.errors import InputError, worker_died, wrong_shape
 from wdistill.core.processes import spawning
 from wdistill.training import input_files
+from wdistill.training.batch import Batch, by_name, from_names
+from wdistill.training.items import check_like_first, equal, read_item
 
 MAX_IN_MEMORY = 1 << 30  # bytes of a memory-mapped file up to which training reads it into memory
 FINGERPRINT_ROWS = 256  # rows that the fingerprint of a file or a Dataset reads
@@ -28,8 +31,8 @@ class Inputs(Protocol):
 
     def __len__(self) -> int: ...
 
-    def batches(self, orders: Iterable[Tensor]) -> Iterator[Tensor]:
-        """For every vector of row numbers, those rows as one tensor."""
+    def batches(self, orders: Iterable[Tensor]) -> Iterator[Batch]:
+        """For every vector of row numbers, those rows as one tensor, or as one for each name."""
         ...
 
     def fingerprint(self) -> dict[str, Any]:
@@ -114,7 +117,7 @@ class Streamed:
     def __reduce__(self) -> tuple[Any, ...]:
         return Streamed, (self.dataset, self.workers)  # without the DataLoader
 
-    def batches(self, orders: Iterable[Tensor]) -> Iterator[Tensor]:
+    def batches(self, orders: Iterable[Tensor]) -> Iterator[Batch]:
         """Only one pass at a time: a second one replaces the row numbers of the first."""
         plan, loader = self._loader
         size = len(self.dataset)
@@ -131,10 +134,31 @@ class Streamed:
         _check_length(self.dataset, size)
 
     def fingerprint(self) -> dict[str, Any]:
-        rows = [read_item(self.dataset, int(row))[0] for row in _evenly_spaced(len(self))]
+        rows = [by_name(read_item(self.dataset, int(row))[0]) for row in _evenly_spaced(len(self))]
+        return _by_column({name: self._fingerprint([row[name] for row in rows]) for name in (rows[0] if rows else [""])})
+
+    def _fingerprint(self, rows: Sequence[NDArray[Any]]) -> dict[str, Any]:
         content = b"".join(np.ascontiguousarray(row).tobytes() for row in rows)
         shape = (len(self), *(rows[0].shape if rows else ()))
         return _fingerprint(shape, str(rows[0].dtype) if rows else "", content, sampled=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Inputs by name, each with the same rows: a module takes a batch of them as keyword arguments."""
+
+    columns: Mapping[str, Inputs]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def batches(self, orders: Iterable[Tensor]) -> Iterator[Batch]:
+        plan, names = list(orders), list(self.columns)
+        batches: Any = zip(*(column.batches(plan) for column in self.columns.values()), strict=True)
+        return (dict(zip(names, values, strict=True)) for values in batches)
+
+    def fingerprint(self) -> dict[str, Any]:
+        return _by_column({name: column.fingerprint() for name, column in self.columns.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +171,7 @@ class Subset:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def batches(self, orders: Iterable[Tensor]) -> Iterator[Tensor]:
+    def batches(self, orders: Iterable[Tensor]) -> Iterator[Batch]:
         return self.inputs.batches([self.rows[order] for order in orders])
 
     def fingerprint(self) -> dict[str, Any]:
@@ -163,7 +187,7 @@ class Concatenated:
     def __len__(self) -> int:
         return sum(len(part) for part in self.parts)
 
-    def batches(self, orders: Iterable[Tensor]) -> Iterator[Tensor]:
+    def batches(self, orders: Iterable[Tensor]) -> Iterator[Batch]:
         plan = list(orders)
         streams, positions, first = [], [], 0  # of every part: its batches, and where their rows belong in the whole batch
         for part in self.parts:
@@ -173,20 +197,44 @@ class Concatenated:
             first += len(part)
         for step, rows in enumerate(plan):
             pieces = [
-                (inside[step], next(stream)) for inside, stream in zip(positions, streams, strict=True) if len(inside[step])
+                (inside[step], by_name(next(stream)))
+                for inside, stream in zip(positions, streams, strict=True)
+                if len(inside[step])
             ]
-            _check_same_kind([values for _, values in pieces])
-            batch = pieces[0][1].new_empty((len(rows), *pieces[0][1].shape[1:]))
-            for at, values in pieces:
-                batch[at.to(batch.device)] = values.to(batch.device)
-            yield batch
+            names = pieces[0][1]
+            yield from_names({name: _joined(len(rows), [(at, piece[name]) for at, piece in pieces]) for name in names})
 
     def fingerprint(self) -> dict[str, Any]:
         return {"parts": [part.fingerprint() for part in self.parts]}
 
 
+def first_row(inputs: Inputs) -> Batch:
+    """A batch of one row, for checks."""
+    (row,) = inputs.batches([torch.zeros(1, dtype=torch.int64)])
+    return row
+
+
+def _joined(rows: int, pieces: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """One tensor (rows, …) from pieces, each with the places of its rows."""
+    _check_same_kind([values for _, values in pieces])
+    whole = pieces[0][1].new_empty((rows, *pieces[0][1].shape[1:]))
+    for at, values in pieces:
+        whole[at.to(whole.device)] = values.to(whole.device)
+    return whole
+
+
+def select(inputs: Inputs, rows: Tensor) -> Inputs:
+    """Some rows of other inputs, in a given order; of inputs by name, those of each."""
+    if isinstance(inputs, Columns):
+        return Columns({name: Subset(column, rows) for name, column in inputs.columns.items()})
+    return Subset(inputs, rows)
+
+
 def concatenate(parts: Sequence[Inputs]) -> Inputs:
     """Several inputs as one: in one tensor where they fit into memory, so that a batch is one gather."""
+    named = [part.columns for part in parts if isinstance(part, Columns)]
+    if named and len(named) == len(parts):
+        return Columns({name: concatenate([columns[name] for columns in named]) for name in named[0]})
     tensors = [part.values for part in map(_in_memory, parts) if part is not None]
     if len(tensors) < len(parts):
         return Concatenated(parts)
@@ -216,73 +264,66 @@ def _check_same_kind(tensors: Sequence[Tensor]) -> None:
         raise wrong_shape("the splits have rows of different kinds", "inputs", found, expected, remedy)
 
 
-def read_item(dataset: Any, row: int) -> tuple[NDArray[Any], int | None]:
-    """One item of a map-style Dataset: an input, or a pair of input and label."""
-    where, expected = f"{type(dataset).__name__}, item {row}", "numbers, or a pair of numbers and a class"
-    try:
-        item = dataset[row]
-    except Exception as error:
-        what, found, remedy = "an item cannot be read", f"{type(error).__name__}: {error}", "repair or remove it"
-        raise InputError(what, where=where, found=found, expected=expected, remedy=remedy) from error
-    pair = (*item, None)[:2] if isinstance(item, tuple | list) and len(item) in (1, 2) else (item, None)
-    try:
-        value = pair[0].detach().cpu().numpy() if isinstance(pair[0], Tensor) else np.asarray(pair[0])
-        label = None if pair[1] is None else int(pair[1])
-        if value.dtype.kind not in "fiub":
-            raise TypeError(f"a {type(pair[0]).__name__}")
-    except (TypeError, ValueError) as error:
-        remedy = "wrap the Dataset in one whose items are such pairs"
-        raise wrong_shape("an item of another kind", where, str(error), expected, remedy) from error
-    return value, label
+def materialise(dataset: Any, path: Path) -> tuple[Inputs, NDArray[np.int64] | None]:
+    """Read every item once into an .npy file, or one for each name; returns the rows and, where items have one, the labels.
 
-
-def materialise(dataset: Any, path: Path) -> tuple[MemoryMapped, NDArray[np.int64] | None]:
-    """Read every item once into an .npy file; returns the rows and, where items are pairs, their labels.
-
-    A file that an earlier start of the run has left is used again if evenly spaced items of the Dataset are equal to it.
+    Files that an earlier start of the run has left are used again if evenly spaced items of the Dataset are equal to them.
     """
     size, labels_path = len(dataset), path.with_suffix(".labels.npy")
     first, first_label = read_item(dataset, 0)
+    paths = {name: column_path(path, number) if name else path for number, name in enumerate(sorted(by_name(first)))}
     input_files.claim(path.parent)
-    input_files.check_recorded(path, labels_path)
-    if _is_materialised(dataset, path, labels_path):
-        return MemoryMapped(path), None if first_label is None else np.load(labels_path, allow_pickle=False)
-    input_files.remove(path, labels_path)
-    header, digest = store.npy_header((size, *first.shape), first.dtype), hashlib.sha256()
-    store.check_space(path.parent, len(header) + size * first.nbytes, "the inputs")
-    labels = np.empty(size, np.int64)
-    with store.writing(path) as file:
-        file.write(header)
-        digest.update(header)
+    input_files.check_recorded(*paths.values(), labels_path)
+    if _is_materialised(dataset, paths, labels_path):
+        return _mapped(paths), None if first_label is None else np.load(labels_path, allow_pickle=False)
+    input_files.remove(*paths.values(), labels_path)
+    headers = {name: store.npy_header((size, *values.shape), values.dtype) for name, values in by_name(first).items()}
+    needed = sum(len(headers[name]) + size * values.nbytes for name, values in by_name(first).items())
+    store.check_space(path.parent, needed, "the inputs")
+    labels, digests = np.empty(size, np.int64), {name: hashlib.sha256(header) for name, header in headers.items()}
+    with ExitStack() as stack:
+        files = {name: stack.enter_context(store.writing(paths[name])) for name in paths}
+        for name, file in files.items():
+            file.write(headers[name])
         for row in range(size):
-            value, label = read_item(dataset, row)
-            if value.shape != first.shape or value.dtype != first.dtype:
-                where, found = f"{type(dataset).__name__}, item {row}", f"{value.shape} of {value.dtype}"
-                expected, remedy = f"{first.shape} of {first.dtype}, as item 0", "resize or pad all items to one shape"
-                raise wrong_shape("an item of another kind", where, found, expected, remedy)
-            content = np.ascontiguousarray(value).tobytes()
-            file.write(content)
-            digest.update(content)
+            item, label = read_item(dataset, row)
+            check_like_first(dataset, row, item, first)
+            for name, values in by_name(item).items():
+                content = np.ascontiguousarray(values).tobytes()
+                files[name].write(content)
+                digests[name].update(content)
             labels[row] = -1 if label is None else label
-        # the file gets its name when the block ends: by then its labels and their record must be there
+        # files get their names when the block ends: by then the labels and the record of all must be there
         content = store.npy_header(labels.shape, labels.dtype) + labels.tobytes()
-        input_files.note(path.parent, {path.name: digest.hexdigest(), labels_path.name: store.digest(content)})
+        recorded = {paths[name].name: digest.hexdigest() for name, digest in digests.items()}
+        input_files.note(path.parent, {**recorded, labels_path.name: store.digest(content)})
         store.write_bytes(labels_path, content)
     _check_length(dataset, size)
-    return MemoryMapped(path), None if first_label is None else labels
+    return _mapped(paths), None if first_label is None else labels
 
 
-def _is_materialised(dataset: Any, path: Path, labels_path: Path) -> bool:
-    """Whether a file has the items of a Dataset, judged by some of them."""
-    if not (path.exists() and labels_path.exists()):
+def column_path(path: Path, number: int) -> Path:
+    """The file of a column: by its number, since a name may not be that of a file everywhere."""
+    return path.with_suffix(f".{number}.npy")
+
+
+def _mapped(paths: Mapping[str, Path]) -> Inputs:
+    columns = {name: MemoryMapped(path) for name, path in paths.items()}
+    return columns[""] if "" in columns else Columns(columns)
+
+
+def _is_materialised(dataset: Any, paths: Mapping[str, Path], labels_path: Path) -> bool:
+    """Whether files have the items of a Dataset, judged by some of them."""
+    if not all(path.exists() for path in (*paths.values(), labels_path)):
         return False
-    stored, labels = MemoryMapped(path).array, np.load(labels_path, allow_pickle=False)
-    if not len(stored) == len(labels) == len(dataset):
+    stored = {name: MemoryMapped(path).array for name, path in paths.items()}
+    labels = np.load(labels_path, allow_pickle=False)
+    if {len(dataset)} != {len(rows) for rows in (*stored.values(), labels)}:
         return False
     for row in _evenly_spaced(len(dataset)).tolist():
-        value, label = read_item(dataset, row)
-        equal = value.dtype == stored.dtype and np.array_equal(value, stored[row])
-        if not equal or labels[row] != (-1 if label is None else label):
+        item, label = read_item(dataset, row)
+        known = from_names({name: np.asarray(rows[row]) for name, rows in stored.items()})
+        if not equal(item, known) or labels[row] != (-1 if label is None else label):
             return False
     return True
 
@@ -313,8 +354,9 @@ class _WithoutLabels:
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def __getitem__(self, row: int) -> Tensor:
-        return torch.from_numpy(np.array(read_item(self.dataset, row)[0]))
+    def __getitem__(self, row: int) -> Batch:
+        item = by_name(read_item(self.dataset, row)[0])
+        return from_names({name: torch.from_numpy(np.array(values)) for name, values in item.items()})
 
 
 def _check_length(dataset: Any, size: int) -> None:
@@ -335,3 +377,8 @@ def _fingerprint(
 ) -> dict[str, Any]:
     digest = store.digest(content)
     return {"shape": list(shape), "dtype": dtype.removeprefix("torch."), "sha256": digest, "sampled": sampled}
+
+
+def _by_column(fingerprints: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """The fingerprint of inputs by name, or of those that have none."""
+    return fingerprints[""] if "" in fingerprints else {"columns": dict(fingerprints)}

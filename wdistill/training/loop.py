@@ -21,6 +21,7 @@ from wdistill.runs.outcome import Epoch
 from wdistill.runs.recipe import Recipe
 from wdistill.training import tensors
 from wdistill.training.augmentation import augment
+from wdistill.training.batch import Batch
 from wdistill.training.checkpointer import Checkpointer
 from wdistill.training.data import Split
 from wdistill.training.losses import weighted_loss, weighted_mean
@@ -60,7 +61,7 @@ def batch_loss(
     targets: Tensor,
     weights: Tensor,
     rows: Tensor,
-    batch: Tensor,
+    batch: Batch,
     position: int,
 ) -> Tensor:
     """The weighted mean loss over a batch of augmented inputs; targets and weights are those of all examples."""
@@ -170,7 +171,7 @@ class _Trainer:
         sum_losses(self.stage, state, pending, order[-1:], self.weights)
         state.spent += time.perf_counter() - started
 
-    def _step(self, loss: Tensor, batch: Tensor) -> bool:
+    def _step(self, loss: Tensor, batch: Batch) -> bool:
         """One step of the optimizer; where memory does not suffice for the gradients, the run can resume."""
         try:
             return self.optimization.step(loss)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from wdistill.core.errors import ConfigError, NumericalError, UnfinishedError, bad_value
+from wdistill.training.batch import Batch, call, described, logits_of, rows_in
 from wdistill.training.inputs import Inputs
 
 GRID = 128  # rows of a batch: the bits of a prediction may depend on it, so it never changes
@@ -38,7 +39,7 @@ def predict(
                 except Exception as error:
                     raise model_error(error, f"the model {type(model).__name__}", batch) from error
                 parts.append(logits.float().cpu().numpy())
-                on_batch(len(batch))
+                on_batch(rows_in(batch))
     finally:
         model.train(training)
     result = np.concatenate(parts)
@@ -56,18 +57,11 @@ def accuracy(logits: NDArray[Any], labels: Tensor) -> float:
     return float(np.mean(logits.argmax(axis=1) == labels.numpy()))
 
 
-def forward(model: nn.Module, batch: Tensor, device: torch.device, precision: str) -> Tensor:
+def forward(model: nn.Module, batch: Batch, device: torch.device, precision: str) -> Tensor:
     """Logits (b, K) of a batch on any device and of any type."""
     with autocast(device, precision):
-        logits: Tensor = model(as_float(batch.to(device, non_blocking=True)))
+        logits: Tensor = logits_of(call(model, batch, device))
     return logits
-
-
-def as_float(batch: Tensor) -> Tensor:
-    """uint8 scaled to [0, 1]; float16 and float64 as float32; other whole numbers (tokens) as they are."""
-    if batch.dtype == torch.uint8:
-        return batch.float().div_(255)
-    return batch.float() if batch.is_floating_point() else batch
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
@@ -86,7 +80,7 @@ def count_classes(model: nn.Module, name: str, inputs: Inputs, precision: str) -
     if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != rows or logits.shape[1] < 2:
         found = f"a tensor of shape {tuple(shape)}" if shape is not None else f"a {type(logits).__name__}"
         expected = f"one tensor (rows, classes): here ({rows}, 2 or more)"
-        remedy = "wrap the module in one whose forward returns the logits alone"
+        remedy = "wrap the module in one whose forward returns the logits alone, or as .logits"
         raise bad_value(f"the {name} does not return logits", where, found, expected, remedy)
     sums = logits.float().sum(1)
     if (logits >= 0).all() and torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
@@ -109,15 +103,18 @@ def probe(model: nn.Module, name: str, inputs: Inputs, precision: str) -> Any:
         model.train(training)
 
 
-def model_error(error: Exception, model: str, batch: Tensor) -> ConfigError | UnfinishedError:
+def model_error(error: Exception, model: str, batch: Batch) -> ConfigError | UnfinishedError:
     """Our error for an exception out of a model: after out of memory the run can resume, all else is the model's."""
     if is_out_of_memory(error):
-        found = f"a batch of {len(batch)} rows {tuple(batch.shape[1:])}"
+        shape = f"rows {tuple(batch.shape[1:])}" if isinstance(batch, Tensor) else f"rows: {described(batch)}"
+        found = f"a batch of {rows_in(batch)} {shape}"
         remedy = "free memory and run again to resume, or start a new run with a smaller batch_size"
         return UnfinishedError("out of memory", where=model, found=found, expected="a batch that fits", remedy=remedy)
-    where = f"a batch of shape {tuple(batch.shape)}, {batch.dtype}".replace("torch.", "")
+    where = f"a batch of {described(batch)}"
     found = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     remedy = "check shape and type of the inputs against the module's first layer"
+    if isinstance(error, TypeError) and "forward()" in str(error):
+        remedy = "name the inputs as the arguments of the module's forward: a mapping of names to tensors"
     if "same dtype" in str(error):
         remedy = "call .float() on the module: half precision is a setting of the recipe"
     return bad_value(f"{model} cannot read its input", where, found, "a module that takes such a batch", remedy)

@@ -20,10 +20,12 @@ from wdistill.methods.guards import Concern, duplicate_gold, gold_in_labeled, go
 from wdistill.runs.arms import Arm
 from wdistill.runs.recipe import Recipe
 from wdistill.training.arm import rows_that_weigh
+from wdistill.training.augmentation import check_images
 from wdistill.training.auxiliary import available
+from wdistill.training.batch import by_name, kind_of
 from wdistill.training.data import Duplicates, Split, check_leak, check_split, drop_rows, find_duplicates, has_ids
 from wdistill.training.identity import begin_or_resume
-from wdistill.training.inputs import concatenate
+from wdistill.training.inputs import concatenate, first_row
 from wdistill.training.labels import FOLDED_STUDENT
 from wdistill.training.predict import count_classes
 from wdistill.training.randomness import key, seed_generators
@@ -106,6 +108,8 @@ def prepare(
             expected = "inputs" if name == "unlabeled" else "a pair (inputs, labels), or Data"
             raise wrong_type("no rows", name, None, expected, f"pass {name}=…")
     splits, duplicates = _splits(run, passed)
+    if run.recipe.augmentation:
+        check_images(first_row(splits["validation"].inputs), run.recipe.augmentation)
     student_module = _instantiate(student, "student", run.recipe.seed)
     teacher_module = None if _is_table(teacher) else _instantiate(teacher, "teacher", run.recipe.seed)
     models = (
@@ -157,14 +161,15 @@ def _splits(run: Run, passed: Mapping[str, Any]) -> tuple[dict[str, Split], Dupl
 
 def _check_kinds(splits: Mapping[str, Split]) -> None:
     """Raise where splits have rows of different shapes or types; all floating-point types count as one."""
-    kinds: dict[str, tuple[tuple[int, ...], str]] = {}
-    for name, split in splits.items():
-        (row,) = split.inputs.batches([torch.zeros(1, dtype=torch.int64)])
-        kinds[name] = tuple(row.shape[1:]), "floating" if row.is_floating_point() else str(row.dtype).removeprefix("torch.")
+    rows = {name: first_row(split.inputs) for name, split in splits.items()}
+    kinds = {name: kind_of(row) for name, row in rows.items()}
     if len(set(kinds.values())) > 1:
-        found = "; ".join(f"{name}: {shape} of {dtype} numbers" for name, (shape, dtype) in kinds.items())
+        found = "; ".join(f"{name}: {kind}" for name, kind in kinds.items())
         expected, remedy = "rows of one shape and type in all splits", "prepare all inputs in the same way"
         raise bad_input("the splits have rows of different kinds", "inputs", found, expected, remedy)
+    for column, values in by_name(rows["validation"]).items():
+        if column and values.dtype == torch.uint8 and values.max() == 1:
+            checks.warn(f"{column}: 0 and 1 of type uint8 become 0 and 1/255, as pixels do; masks are of type bool or int64")
 
 
 def _is_table(teacher: Any) -> bool:

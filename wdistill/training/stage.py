@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from wdistill.core.errors import WdistillError
 from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.runs.outcome import Epoch, Refresh, refresh_of
+from wdistill.training.batch import Batch
 from wdistill.training.inputs import Inputs
 
 KINDS = ("train", "evaluate", "forward", "estimate", "store")  # of work, whose seconds are counted separately
@@ -45,7 +46,7 @@ class AuxiliaryLoss:
     """A second loss for every example, whose own parameters are trained along and kept in checkpoints, but in no result."""
 
     module: nn.Module  # the parameters, on the model's device
-    per_example: Callable[[Tensor], Tensor]  # the augmented batch that the model has just read → (b,)
+    per_example: Callable[[Batch], Tensor]  # the augmented batch that the model has just read → (b,)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from wdistill.core.errors import bad_value
 from wdistill.runs.recipe import Recipe
+from wdistill.training.batch import Batch
 from wdistill.training.inputs import Inputs
 from wdistill.training.predict import autocast, device_of, forward, model_error, probe
 from wdistill.training.randomness import key, seed_generators
@@ -126,7 +127,7 @@ def vid_auxiliary_loss(recipe: Recipe, student: nn.Module, teacher: nn.Module, i
         capture_features(teacher, teacher_layers, "teacher") as teacher_features,
     ):
 
-        def per_example(batch: Tensor) -> Tensor:
+        def per_example(batch: Batch) -> Tensor:
             """vid_scale · Σ over the pairs, (b,)."""
             try:
                 with torch.no_grad():
