@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,14 @@ from wdistill.answers.read import open_answers
 
 ROWS = 1_000_000
 TARGET, GOAL = 2.0, 1.5  # times as long as parsing alone, at most
+PEAK = """
+import sys
+from pathlib import Path
+from benchmarks.answers import ours
+ours(Path(sys.argv[1]))
+lines = Path("/proc/self/status").read_text().splitlines()
+print(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
+"""  # kilobytes; ru_maxrss would begin with the size of the process that started this one
 GROWTH = 50  # MB that ten times the rows may take more
 CLASSES = make_classes(["positive", "negative"])
 
@@ -43,12 +50,8 @@ def parsed(path: Path) -> int:
 
 def peak(path: Path) -> float:
     """Peak resident megabytes of a fresh process that reads the answers of a file."""
-    code = "import sys; from pathlib import Path; from benchmarks.answers import ours; ours(Path(sys.argv[1]))"
-    job = subprocess.Popen([sys.executable, "-c", code, str(path)])
-    _, status, usage = os.wait4(job.pid, 0)
-    if status:
-        raise SystemExit("reading failed")
-    return float(usage.ru_maxrss / 1024)
+    done = subprocess.run([sys.executable, "-c", PEAK, str(path)], capture_output=True, text=True, check=True)
+    return float(done.stdout) / 1024
 
 
 def reading(quick: int) -> None:
