@@ -39,7 +39,9 @@ def say(text: str) -> None:
 
 
 def race(
-    contenders: dict[str, Callable[[], Any]], summary: Callable[[list[float]], float] = statistics.median
+    contenders: dict[str, Callable[[], Any]],
+    summary: Callable[[list[float]], float] = statistics.median,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """Median seconds (or another summary) of every contender, taking turns, and what each returned in the warm-up."""
     returned, times, rounds = {}, {name: [] for name in contenders}, {}
@@ -52,9 +54,9 @@ def race(
     for turn in range(ROUNDS):
         for name, run in contenders.items():
             if turn < rounds[name]:
-                start = time.perf_counter()
+                start = clock()
                 run()
-                times[name].append(time.perf_counter() - start)
+                times[name].append(clock() - start)
     for name, each in times.items():
         say(f"  {name}: {' '.join(f'{seconds:.3f}' for seconds in each)} s")
     return {name: summary(each) for name, each in times.items()}, returned

@@ -387,11 +387,12 @@ def test_a_pool_without_ids_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 MEASURE = """
-import resource, sys
+import sys
+from tests.hostile import status
 from wdistill import cli
 assert cli.main(sys.argv[1:]) == 0
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
-"""
+print(status("VmHWM") >> 20)
+"""  # not ru_maxrss, which begins with the size of the process that started this one
 
 
 @pytest.mark.proof
@@ -417,4 +418,4 @@ def test_memory_does_not_grow_with_the_texts_of_another_table(tmp_path: Path) ->
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         peaks.append(int(done.stdout.split()[-1]))
     assert (tmp_path / "pool.csv").stat().st_size > 75e6
-    assert peaks[1] - peaks[0] < 150, peaks
+    assert peaks[1] - peaks[0] < 60, peaks

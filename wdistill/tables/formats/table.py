@@ -123,7 +123,7 @@ class Table:
         for number in range(self._parts):
             location, first = self._location(number), 0
             with self._file_errors(number):
-                there = self._layout(number).schema.names
+                there = (self._first[1] if number == self._first[0] else self._layout(number)).schema.names
                 missing = [name for name in schema.names if name not in there]
                 if missing:
                     found, expected = (
