@@ -30,7 +30,8 @@ from torch.export import save as write_program
 
 from wdistill.core import store
 from wdistill.core.checks import warn
-from wdistill.core.errors import bad_value, unreadable, wrong_shape
+from wdistill.core.errors import bad_value, unreadable, wrong_shape, wrong_type
+from wdistill.core.paths import as_path
 from wdistill.core.sealed import digest_of
 from wdistill.runs.arms import first_of, folder_of
 from wdistill.runs.checkpoints import CheckpointStore
@@ -53,7 +54,7 @@ def export_student(
     builds the student, if there is one; `made_of` is kept in the description, such as names of classes and of the columns
     that its inputs are made of. The student's device and mode do not change.
     """
-    folder = Path(folder)
+    folder = as_path(folder, "folder")
     live, rows = _copy(student), _two_rows(example)
     logits = _logits(live, rows)
     parameters = _parameters(live)
@@ -186,7 +187,9 @@ def load_student(folder: str | Path, module: nn.Module | None = None, *, trust_c
 
     A student that the user's own function builds is rebuilt only with `trust_code`, since that imports and runs code.
     """
-    folder = Path(folder)
+    folder = as_path(folder, "folder")
+    if not isinstance(module, nn.Module | None):
+        raise wrong_type("not a module", "module", module, "a torch.nn.Module, or None", "pass the module itself")
     description = _read_description(folder)
     stored = _read_parameters(folder, description)
     student = module if module is not None else _rebuild(folder, description, trust_code)
