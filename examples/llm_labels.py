@@ -1,16 +1,16 @@
 """From a zero-shot model's answers to a student, on real film reviews:  make example  (python examples/llm_labels.py)
 
-6,000 reviews of IMDB. A sentence encoder (MiniLM) that was never trained on them compares every review with a description
-of each class: those are the teacher's answers, as a prompt to an LLM would give them. They are written in each of the forms
-that docs/llm.md lists, and read back. Then `wdistill.advise_answers` gives its verdict, `wdistill.correct` makes targets, and
-a linear text student is trained on them in paired trials, each with its own gold, pool and test rows. The truth of the pool
+3,000 reviews of IMDB. A sentence encoder (MiniLM) that was never trained on them compares every review with a description
+of each class: those are the teacher's answers, in the place of an LLM's. They are written in each of the forms that
+docs/llm.md lists, and read back. Then `wdistill.advise_answers` gives its verdict, `wdistill.correct` makes targets, and a
+linear text student is trained on them in paired trials, each with its own gold, pool and test rows. The truth of the pool
 is for the oracle and the report alone.
 
-How the settings came about: descriptions, number of gold rows and number of trials were written down before any accuracy was
-seen; the temperature is the one that the encoder was trained with (similarities × 20); the student's settings are
-TEXT_RECIPE. Nothing was chosen by test accuracy.
+How the settings came about: descriptions, numbers of rows and trials, and the 128 tokens that the encoder reads were
+written down before any accuracy was seen, the latter two for the time they take; similarities are multiplied by 20, as in
+the encoder's training; the student's settings are TEXT_RECIPE. Nothing was chosen by test accuracy.
 
-WDISTILL_EXAMPLE=small takes made-up reviews and answers instead: no packages, no encoder, a few seconds; for tests.
+WDISTILL_EXAMPLE=small takes made-up reviews and answers instead: no packages, no encoder; for tests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import math
 import os
 import sys
 import warnings
-from contextlib import redirect_stderr
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -52,8 +53,8 @@ DESCRIPTIONS = (
     "A positive review of a film that the writer liked.",
 )
 SCALE = 20.0  # of cosine similarities, as in the encoder's training
-TOKENS = 256  # of a review that the encoder reads
-REVIEWS = 6_000
+TOKENS = 128  # of a review that the encoder reads
+REVIEWS = 3_000
 TRIALS = 5
 CACHE = Path(__file__).parent / "cache"
 
@@ -226,11 +227,11 @@ class Trial:
         return self.pool.texts + self.gold.texts
 
 
-def split(reviews: Reviews, seed: int, small: bool) -> Trial:
-    rows = np.random.default_rng(seed).permutation(len(reviews.ids))
-    gold, test = (100, 150) if small else (300, 1_500)
-    parts = np.split(rows, [gold, gold + test])
-    return Trial(reviews.part(parts[0]), reviews.part(parts[2]), reviews.part(parts[1]))
+def split(reviews: Reviews, seed: int) -> Trial:
+    """A tenth of the rows is gold, a third for testing, the rest is the pool."""
+    n = len(reviews.ids)
+    gold, test, pool = np.split(np.random.default_rng(seed).permutation(n), [n // 10, n // 10 + n // 3])
+    return Trial(reviews.part(gold), reviews.part(pool), reviews.part(test))
 
 
 def answers_of(trial: Trial) -> dict[str, Any]:
@@ -277,11 +278,10 @@ def student(trial: Trial, targets: np.ndarray, weights: np.ndarray, seed: int) -
         return float((bag(test).argmax(1).numpy() == trial.test.truth).mean())
 
 
-def run_trial(reviews: Reviews, seed: int, small: bool) -> dict[str, float]:
+def run_trial(reviews: Reviews, seed: int) -> dict[str, float]:
     """Test accuracies by arm; all students of a trial see the same batches."""
-    trial = split(reviews, seed, small)
-    with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
-        warnings.simplefilter("ignore", WdistillWarning)
+    trial = split(reviews, seed)
+    with quiet():
         return {name: student(trial, *supervision, seed) for name, supervision in arms(trial, seed).items()}
 
 
@@ -305,29 +305,45 @@ def in_words(trials: list[dict[str, float]]) -> list[str]:
     return lines
 
 
-def main() -> None:
-    small = os.environ.get("WDISTILL_EXAMPLE") == "small"
-    reviews = small_reviews() if small else real_reviews()
-    sure, right = reviews.teacher.max(axis=1).mean(), np.mean(reviews.teacher.argmax(axis=1) == reviews.truth)
-    print(f"{len(reviews.ids):,} reviews; the zero-shot teacher is right on {right:.1%} and says {sure:.1%}.\n")
-
-    first = split(reviews, 0, small)
-    known = reviews.part(np.arange(len(reviews.ids)))
-    with TemporaryDirectory() as folder, warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without what is said about gold rows and forms, again in every trial."""
+    with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore", WdistillWarning)
-        for name, form in forms(known).items():
-            read, taught = read_back(form, known, first.gold.gold, Path(folder))
-            print(f"{name:26} {read}\n{'':26} targets recalibrated on {len(first.gold.ids)} gold rows: {taught:.1%} right")
-        advice = wdistill.advise_answers(answers_of(first), first.gold.gold, text="text")
-    print(f"\nVerdict (first trial): {advice.verdict}\n")
+        yield
 
-    trials = []
-    for seed in range(TRIALS):
-        trials.append(run_trial(reviews, seed, small))
-    print(
-        f"{TRIALS} trials: {len(first.gold.ids)} gold, {len(first.pool.ids):,} pool and {len(first.test.ids):,} test rows each"
-    )
-    print("\n".join(in_words(trials)))
+
+def print_forms(reviews: Reviews, trial: Trial) -> None:
+    """How each form is read, and what recalibration makes of it."""
+    print(f"Targets recalibrated on {len(trial.gold.ids)} gold rows, right on the others, by the form of the answers:")
+    with TemporaryDirectory() as folder:
+        for name, form in forms(reviews).items():
+            with quiet():
+                read, taught = read_back(form, reviews, trial.gold.gold, Path(folder))
+            print(f"{name:24}  {taught:.1%}  ({read})")
+
+
+def advise(trial: Trial) -> wdistill.AnswersAdvice:
+    """The verdict on the teacher's answers and the gold rows; a notebook shows it as a table."""
+    with quiet():
+        return wdistill.advise_answers(answers_of(trial), trial.gold.gold, text="text")
+
+
+def load() -> Reviews:
+    return small_reviews() if os.environ.get("WDISTILL_EXAMPLE") == "small" else real_reviews()
+
+
+def main() -> None:
+    reviews = load()
+    sure, right = reviews.teacher.max(axis=1).mean(), np.mean(reviews.teacher.argmax(axis=1) == reviews.truth)
+    print(f"{len(reviews.ids):,} reviews; the teacher is right on {right:.1%}, and {sure:.1%} sure on average.")
+    first = split(reviews, 0)
+    print(f"Verdict of `advise_answers` (trial 1): {advise(first).verdict}\n")
+    trials = [run_trial(reviews, seed) for seed in range(TRIALS)]
+    sizes = f"{len(first.gold.ids)} gold, {len(first.pool.ids):,} pool and {len(first.test.ids):,} test rows"
+    print(f"{TRIALS} trials, each with its own {sizes}; ± standard error")
+    print("\n".join(in_words(trials)) + "\n")
+    print_forms(reviews, first)
 
 
 if __name__ == "__main__":

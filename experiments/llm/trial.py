@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from wdistill.answers.api import Corrected, advise_answers, correct
+from wdistill.answers.api import Corrected, correct
 from wdistill.core.errors import WdistillWarning
 from wdistill.methods.context import one_hot
 from wdistill.runs.recipe import Recipe
@@ -68,7 +68,7 @@ def split(rows: int, gold: int, test: int, seed: int) -> Parts:
 
 
 def trial(data: Answers, gold: int, test: int, seed: int) -> dict[str, Any]:
-    """Test accuracies in percent by arm, those of the targets, and what `advise` said."""
+    """Test accuracies in percent by arm, those of the targets, and why `best` chose its targets."""
     parts = split(len(data), gold, test, seed)
     student = Student(data, parts, seed)
     supervisions, corrected = arms(data, parts, student, seed)
@@ -83,7 +83,6 @@ def trial(data: Answers, gold: int, test: int, seed: int) -> dict[str, Any]:
         "accuracies": accuracies,
         "targets": {"teacher": _percent(teacher), "best": _percent(best)},
         "why": corrected.why,
-        "verdict": _quietly(advise_answers, *_tables(data, parts), text="text", classes=data.classes).verdict,
     }
 
 
