@@ -162,7 +162,7 @@ def story(forecasts: Sequence[Forecast], natural: Sequence[Outcome], injected: S
     """All that is printed, in 80 columns: the verdict, the arms of both stories, and what the numbers say."""
     rows, points = natural[0].rows, float(np.mean([forecast.points for forecast in forecasts]))
     return [
-        *_wrapped(f"Verdict of `advise`, before training (trial 1): {forecasts[0].verdict}"),
+        *_wrapped(f"Verdict of `advise` before training: {forecasts[0].verdict}"),
         *_wrapped(f"{rows['validation']} gold rows; the teacher is right on {forecasts[0].teacher} of them"),
         *table(natural),
         *_wrapped(leader(natural)),
