@@ -20,6 +20,7 @@ from wdistill.cli import digits
 from wdistill.cli.digits import Forecast, inject, leader, splits, story
 from wdistill.core.errors import ConfigError
 from wdistill.report.seal import is_ours
+from wdistill.report.tables import choices
 from wdistill.runs.outcome import Epoch, Outcome, Refresh, Training
 from wdistill.weights.diagnostics import Histogram
 
@@ -112,6 +113,21 @@ def test_a_lead_within_chance_is_called_one() -> None:
         }
         mixed.append(replace(trial, arms={**trial.arms, **changed}))
     assert "best is highest: not beyond chance above any other." in leader(mixed)
+
+
+def test_reasons_that_differ_by_trial_are_counted_not_listed() -> None:
+    trials = outcomes(NATURAL)
+    reasons = (
+        "targets corrected by forest: +1.0",
+        "targets corrected by forest: +2.0",
+        "the teacher's own targets: no gain",
+    )
+    chosen = [
+        replace(trial, arms={"best": replace(trial.arms["best"], why=why)})
+        for trial, why in zip(trials, reasons, strict=True)
+    ]
+    counted = "targets corrected by forest (in 2 of 3 trials); the teacher's own targets (in 1 of 3 trials)"
+    assert choices(chosen) == [("best", counted)] and choices(chosen[:1]) == [("best", reasons[0])]
 
 
 def test_splits_share_no_row_and_only_unsure_rows_are_hit() -> None:

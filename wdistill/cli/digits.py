@@ -35,7 +35,7 @@ from wdistill.core.signals import die_with_parent
 from wdistill.methods.best import best
 from wdistill.methods.context import MethodArm
 from wdistill.methods.corrected import supervised_only
-from wdistill.report.accuracies import LEVEL, Difference, difference, headline
+from wdistill.report.accuracies import LEVEL, Difference, difference, headline, holm
 from wdistill.report.page import page
 from wdistill.report.seal import check_page, write_page
 from wdistill.report.words import gap, listed, signed
@@ -194,17 +194,19 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def leader(outcomes: Sequence[Outcome]) -> str:
-    """Which of the arms that need no truth is ahead, and of which others beyond chance."""
+    """Which of the arms that need no truth is ahead, and of which others beyond chance (t-tests, Holm-corrected)."""
     mean = {name: np.mean([outcome.arms[name].final or 0.0 for outcome in outcomes]) for name in USABLE}
-    first = max(mean, key=lambda name: mean[name])
-    beyond: list[str] = []
-    within: list[str] = []
-    for name in sorted(set(USABLE) - {first}, key=lambda name: -mean[name]):
-        found = compared(outcomes, first, name)
-        (beyond if found.p is not None and found.p < LEVEL else within).append(f"{name} ({gap(found)})")
-    clear = f"beyond chance above {listed(beyond)}" if beyond else "not beyond chance above any other"
+    first, *others = sorted(USABLE, key=lambda name: -mean[name])
+    found = [compared(outcomes, first, name) for name in others]
+    p_values = holm([1.0 if each.p is None else each.p for each in found])
+    clear = [p < LEVEL for p in p_values]
+    named = [f"{name} ({gap(each)})" for name, each in zip(others, found, strict=True)]
+    beyond, within = (
+        [text for text, is_clear in zip(named, clear, strict=True) if is_clear == wanted] for wanted in (True, False)
+    )
+    ahead = f"beyond chance above {listed(beyond)}" if beyond else "not beyond chance above any other"
     rest = f", but not above {listed(within)}" if beyond and within else ""
-    return f"Of what can be used without the truth, {first} is highest: {clear}{rest}."
+    return f"Of what can be used without the truth, {first} is highest: {ahead}{rest}."
 
 
 def compared(outcomes: Sequence[Outcome], arm: str, other: str) -> Difference:
