@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PIP    := $(BIN)/python $(INSTALL)
 
-.PHONY: setup demo quick test proofs reliability reliability-nightly check frames bench memory experiments leaderboard clean
+.PHONY: setup demo example notebook quick test proofs reliability reliability-nightly check frames bench memory experiments leaderboard clean
 
 setup: $(VENV)/.ready
 
@@ -21,6 +21,22 @@ $(VENV)/.bench: $(VENV)/.ready
 
 demo: setup
 	$(BIN)/wdistill demo --run demo
+
+$(VENV)/.example: $(VENV)/.ready
+	$(PIP) --editable '.[example]'
+	touch $@
+
+$(VENV)/.notebook: $(VENV)/.ready
+	$(PIP) --editable '.[notebook]'
+	touch $@
+
+# a zero-shot model's answers on real film reviews, from their forms to a student
+example: $(VENV)/.example
+	$(BIN)/python examples/llm_labels.py
+
+# the example as script and notebook, on made-up reviews
+notebook: $(VENV)/.notebook
+	$(BIN)/python -m pytest tests/test_llm_labels.py
 
 # the unit tests: no training, no browser, no killed processes
 quick: setup

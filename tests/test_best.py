@@ -58,6 +58,14 @@ def test_the_arm_says_why_and_is_taught_the_gold_rows(run: Path) -> None:
     assert "Note: best was trained on the validation rows: its accuracy on them is too good" in page
 
 
+def test_labels_alone_can_be_an_arm_and_does_not_depend_on_what_the_teacher_says() -> None:
+    arm = {"alone": MethodArm("alone", corrected.supervised_only)}
+    said = table()
+    other = {name: values[:, ::-1].copy() for name, values in said.items()}
+    first, second = (students(go(predictions, rule=arm)) for predictions in (said, other))
+    assert first == second
+
+
 def test_too_few_gold_rows_are_refused_before_any_training(tmp_path: Path) -> None:
     inputs, labels = splits()["validation"]
     with pytest.raises(InputError, match="too few gold rows"):

@@ -11,8 +11,9 @@ def add(commands: Any) -> None:
     """The command and its flag."""
     demo = commands.add_parser(
         "demo",
-        help="the whole pipeline on real data, in about two minutes",
-        description="Teacher, student, labels, weights and arms on scikit-learn's digits, with natural and injected errors.",
+        help="what to train a student on: verdict and paired trials on real data, in about two minutes",
+        description="Advice, then paired trials of unweighted, labels alone, the paper's weights, best, a control and an\n"
+        "oracle on scikit-learn's digits; then the paper's own story, with injected errors.",
         allow_abbrev=False,
     )
     where = "where runs and page go (default: demo)"

@@ -39,16 +39,16 @@ def _bar(what: str, total: int | None, unit: str) -> Iterator[Progress]:
     from rich.progress import Progress as Bar
 
     of = "" if total is None else " of {task.total:,}"
-    rate = TextColumn(f"{{task.completed:,}}{of} {unit}, {{task.fields[rate]:,.0f}} {unit}/s")
+    rate = TextColumn(f"{{task.completed:,}}{of} {unit}, {{task.fields[rate]}} {unit}/s")
     columns = (TextColumn("{task.description}"), BarColumn(), rate, TimeElapsedColumn(), TimeRemainingColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task, start, done = bar.add_task(what, total=total, rate=0.0), time.monotonic(), 0
+        task, start, done = bar.add_task(what, total=total, rate=_speed(0.0)), time.monotonic(), 0
 
         def tick(rows: int) -> None:
             nonlocal done
             done += rows
             rate = done / max(1e-9, time.monotonic() - start)
-            bar.update(task, advance=rows, total=None if total is None else max(total, done), rate=rate)
+            bar.update(task, advance=rows, total=None if total is None else max(total, done), rate=_speed(rate))
 
         yield tick
 
@@ -64,9 +64,13 @@ def _lines(what: str, total: int | None, unit: str) -> Progress:
         if now - last >= QUIET:
             last, rate = now, done / (now - start)
             left = f", {max(0, total - done) / rate:,.0f} s left" if total else ""
-            say(f"{what}: {done:,} {unit}, {rate:,.0f} {unit}/s{left}")
+            say(f"{what}: {done:,} {unit}, {_speed(rate)} {unit}/s{left}")
 
     return tick
+
+
+def _speed(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 10 or rate == 0 else f"{rate:.2g}"
 
 
 def say(text: str) -> None:

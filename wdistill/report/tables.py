@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -219,13 +220,20 @@ def trained_on_gold(outcomes: Sequence[Outcome]) -> str:
 
 
 def choices(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
-    """Arms whose method chose its targets, and why."""
+    """Arms whose method chose its targets, and why; where trials differ, what they chose and how many of them."""
     reasons_by_arm: dict[str, list[str]] = {}
     for outcome in outcomes:
         for name, arm in outcome.arms.items():
             if arm.why:
                 reasons_by_arm.setdefault(name, []).append(arm.why)
-    return [(name, "; ".join(dict.fromkeys(reasons))) for name, reasons in reasons_by_arm.items()]
+    return [(name, _in_short(reasons)) for name, reasons in reasons_by_arm.items()]
+
+
+def _in_short(reasons: Sequence[str]) -> str:
+    if len(set(reasons)) == 1:
+        return reasons[0]
+    chosen = Counter(reason.partition(":")[0] for reason in reasons)
+    return "; ".join(f"{text} (in {n} of {len(reasons)} trials)" for text, n in chosen.items())
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:

@@ -32,7 +32,7 @@ from wdistill.training.stage import AuxiliaryLoss, Callbacks, Examples, Stage
 from wdistill.training.vid import vid_auxiliary_loss
 from wdistill.training.weigher import Predictions, Weigher
 from wdistill.weights.evidence import Evidence
-from wdistill.weights.rule import Rule, as_rule
+from wdistill.weights.rule import PlainFunction, Rule, as_rule
 
 if TYPE_CHECKING:
     from wdistill.training.jobs import TrainingJob
@@ -102,7 +102,8 @@ def _prepare_method(
     labels = [torch.nn.functional.one_hot(part_labels, job.classes).float() for part_labels in _labels(parts)]
     soft = tempered(supervision.targets, recipe.temperature).astype(np.float32)
     targets = torch.cat([labels[0], torch.from_numpy(soft), *labels[1:]])
-    weigh = as_rule(supervision.refresh or (lambda evidence: supervision.weights))
+    fixed = Rule(PlainFunction(lambda evidence: supervision.weights, zeros=True))
+    weigh = as_rule(supervision.refresh) if supervision.refresh else fixed
     stage = _stage(job, parts, targets, replace(weigher, rule=weigh, targets=soft))
     plain = isinstance(supervision.loss, CrossEntropy)
     loss = None if plain else loss_on_unlabeled(supervision.loss, len(parts[0]), len(parts[1]))

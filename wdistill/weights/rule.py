@@ -282,6 +282,7 @@ class PlainFunction:
     """The fitting step of a function of the user's: Evidence → weights (n,)."""
 
     function: Callable[[Evidence], Any]
+    zeros: bool = False  # all weights may be 0: labels alone are trained on
 
     @property
     def __name__(self) -> str:
@@ -292,7 +293,8 @@ class PlainFunction:
 
     def __call__(self, evidence: Evidence) -> FixedWeights:
         assert evidence.teacher is not None
-        return FixedWeights(Weighed(_checked(self.function(evidence), len(evidence.teacher), self.__name__)))
+        weights = _checked(self.function(evidence), len(evidence.teacher), self.__name__, self.zeros)
+        return FixedWeights(Weighed(weights))
 
 
 def as_rule(rule: Rule[...] | Callable[[Evidence], Any]) -> Rule[...]:
@@ -304,12 +306,12 @@ def as_rule(rule: Rule[...] | Callable[[Evidence], Any]) -> Rule[...]:
     return rule if isinstance(rule, Rule) else Rule(PlainFunction(rule))
 
 
-def _checked(weights: Any, n: int, name: str) -> Floats:
-    """Weights of a user's function: (n,) finite, within [0, 1], and not all 0."""
+def _checked(weights: Any, n: int, name: str, zeros: bool) -> Floats:
+    """Weights of a user's function: (n,) finite, within [0, 1], and not all 0 unless `zeros`."""
     values = checks.scores(weights, f"weights of {name}")
     checks.same_length({"unlabeled rows": n, f"weights of {name}": len(values)})
     outside = np.flatnonzero((values < 0) | (values > 1))
-    if len(outside) or not values.any():
+    if len(outside) or not (zeros or values.any()):
         found = f"{len(outside)} numbers from {values.min():.6g} to {values.max():.6g}" if len(outside) else "only zeros"
         expected = "numbers within [0, 1], not all of them 0"
         remedy = "divide by the largest, or clip" if len(outside) else "give at least one row a weight above 0"

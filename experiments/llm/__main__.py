@@ -1,0 +1,5 @@
+import sys
+
+from experiments.llm.run import main
+
+sys.exit(main())
