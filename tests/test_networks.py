@@ -13,7 +13,7 @@ from torch import nn
 
 from wdistill.core.errors import ConfigError
 from wdistill.training.models.mobilenet import MobileNet
-from wdistill.training.models.networks import CNN, EXAMPLES, MLP, NETWORKS, build
+from wdistill.training.models.networks import CNN, EXAMPLES, MLP, NETWORKS, TableMLP, build
 from wdistill.training.models.resnet import CifarResNet, ResNet
 from wdistill.training.models.text import TextBag
 
@@ -70,6 +70,7 @@ BUILT = [
     CifarResNet(2, 4, 8, version=1),
     ResNet(2, 4, 18),
     TextBag(2),
+    TableMLP(6, 3, (5,)),
 ]
 
 

@@ -42,6 +42,11 @@ def drawn(features: TextFeatures, classes: int, seed: int = 0) -> TextBag:
     return bag
 
 
+def parameters(bag: TextBag) -> Any:
+    """Parameters of all columns (2¹⁹, K): 0 where the bag has none."""
+    return torch.where((bag.places > 0)[1:, None], bag.weight[bag.places[1:].long()], 0).detach().numpy()
+
+
 BAG = drawn(FEATURES, 3)
 
 
@@ -52,14 +57,14 @@ def test_logits_are_those_of_the_features(batch: list[str | None], dtype: torch.
     with torch.no_grad():
         logits = BAG(torch.from_numpy(text_rows(batch, FEATURES)).to(dtype)).numpy()
         plain = BAG(torch.tensor([row_of(text, 600) for text in batch])).numpy()
-    wanted = FEATURES.transform(batch) @ BAG.weight[1:].detach().numpy() + BAG.bias.detach().numpy()
+    wanted = FEATURES.transform(batch) @ parameters(BAG) + BAG.bias.detach().numpy()
     assert np.allclose(logits, wanted, atol=1e-4) and np.allclose(plain, wanted, atol=1e-4)
 
 
 def test_it_begins_at_zero_and_a_bag_without_features_counts_all_alike() -> None:
     rows = torch.from_numpy(text_rows(KNOWN))
     bag = build("text:classes=4")
-    assert isinstance(bag, TextBag) and bag.arguments == {"classes": 4} and not bag(rows).any()
+    assert isinstance(bag, TextBag) and bag.arguments == {"classes": 4, "columns": COLUMNS} and not bag(rows).any()
     assert bag.weight.shape == (1 + COLUMNS, 4) and (bag.idf == 1).all()
 
 
@@ -68,7 +73,21 @@ def test_gradients_leave_alone_what_does_not_occur() -> None:
     bag(rows)[:, 0].sum().backward()
     assert bag.weight.grad is not None and bag.idf.grad is None
     moved = set(torch.nonzero(bag.weight.grad.any(dim=1))[:, 0].tolist())
-    assert moved == set((rows & (2**20 - 1)).flatten().tolist()) - {0}
+    assert moved == set(bag.places[rows & (2**20 - 1)].flatten().tolist()) - {0}
+
+
+def test_a_bag_of_the_known_columns_learns_as_one_of_all_columns_does() -> None:
+    small, whole, rows = text_bag(FEATURES, 3), TextBag(3), torch.from_numpy(text_rows(KNOWN, FEATURES))
+    whole.idf.copy_(small.idf)
+    targets = torch.eye(3)[torch.arange(len(KNOWN)) % 3]
+    for bag in (small, whole):
+        optimizer = torch.optim.Adam(bag.parameters(), 0.02)
+        for _ in range(5):
+            optimizer.zero_grad()
+            (-(targets * bag(rows).log_softmax(1)).sum(1).mean()).backward()
+            optimizer.step()
+    assert small.weight.shape[0] < 100 and np.array_equal(parameters(small), parameters(whole))
+    assert torch.equal(small(rows), whole(rows))
 
 
 def test_the_recipe_is_one() -> None:

@@ -1,9 +1,10 @@
-"""A linear student on text: one row of parameters for every bucket of words and pairs of words."""
+"""A linear student on text: one row of parameters for every bucket of words and pairs of words that texts have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -28,17 +29,20 @@ class TextBag(nn.Module):
     """Logistic regression on text; rows (b, L) of whole numbers, as `text_rows` makes them → logits (b, classes).
 
     The rarity of n-grams and the two norms are inside, as in `TextFeatures`, so nothing but a hash is needed to predict. A
-    bag made without features counts all n-grams alike.
+    bag made without features counts all n-grams alike. One made with them has parameters for those `columns` alone that
+    count anything there: steps are shorter, and the student is smaller.
     """
 
     idf: Tensor  # (1 + 2¹⁹,) of padding, then of every column
+    places: Tensor  # (1 + 2¹⁹,) rows of the parameters; 0 for padding and for columns that have none
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, classes: int, columns: int = COLUMNS) -> None:
         super().__init__()
-        self.arguments = {"classes": classes}
-        self.weight = nn.Parameter(torch.zeros(1 + COLUMNS, classes))
+        self.arguments = {"classes": classes, "columns": columns}
+        self.weight = nn.Parameter(torch.zeros(1 + columns, classes))
         self.bias = nn.Parameter(torch.zeros(classes))
         self.register_buffer("idf", torch.ones(1 + COLUMNS))
+        self.register_buffer("places", torch.arange(1 + COLUMNS, dtype=torch.int32).clamp(max=columns))
 
     def forward(self, rows: Tensor) -> Tensor:
         columns, counts = rows & ((1 << (BITS + 2)) - 1), rows >> (BITS + 2)
@@ -47,7 +51,8 @@ class TextBag(nn.Module):
         squares = torch.stack([(values**2 * ~pairs).sum(1), (values**2 * pairs).sum(1)], 1)
         scales = torch.tensor([1.0, PAIRS], device=rows.device) * squares.clamp(min=1e-20).rsqrt()
         values = values * torch.where(pairs, scales[:, 1:], scales[:, :1])
-        logits: Tensor = functional.embedding_bag(columns, self.weight, per_sample_weights=values, mode="sum", padding_idx=0)
+        places = functional.embedding(columns, self.places[:, None])[..., 0]
+        logits: Tensor = functional.embedding_bag(places, self.weight, per_sample_weights=values, mode="sum", padding_idx=0)
         return logits + self.bias
 
 
@@ -56,7 +61,10 @@ def text_bag(features: TextFeatures, classes: int) -> TextBag:
     if features.texts < 2:
         expected, remedy = "features fitted to at least 2 texts", "fit them to the unlabeled texts"
         raise bad_value("features of too few texts", "features", f"{features.texts} texts", expected, remedy)
-    bag = TextBag(classes)
+    known = torch.from_numpy(np.flatnonzero(features.idf))
+    bag = TextBag(classes, max(1, len(known)))
     bag.idf[1:] = torch.from_numpy(features.idf)
     bag.idf[0] = 0
+    bag.places.zero_()
+    bag.places[1 + known] = torch.arange(1, 1 + len(known), dtype=torch.int32)
     return bag
