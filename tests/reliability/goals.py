@@ -1,26 +1,28 @@
 """The goals of reliability, proved one by one: value, target, and the command that replays a failure.
 
 python -m tests.reliability                  `make reliability`: at most 15 minutes on two cores
-python -m tests.reliability --nightly        every operation, many more mutants
+python -m tests.reliability --nightly        every operation, many more damages and mutants; it resumes
 python -m tests.reliability --only verify    goals whose name has this word
-python -m tests.reliability --write          docs/reliability.md too
+python -m tests.reliability --write          docs/reliability.md, from all nightly proofs that were kept; proves nothing
+
+A nightly goal that holds is kept (see kept.py), and is not proved again until the package or a test changes.
 """
 
 from __future__ import annotations
 
 import argparse
-import platform
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from multiprocessing import get_context
 from pathlib import Path
 
 from tests.reliability import artefacts, cases, faults, foreign, fuzz, joins, rot, seeded, suites, workers
 from tests.reliability.jobs import JOBS, TWO_WORKERS, prepare_process
+from tests.reliability.kept import Proof, code, commit, keep, kept, machine, newest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "reliability.md"
@@ -34,15 +36,7 @@ class Goal:
     name: str
     target: str
     prove: Callable[[], tuple[int, list[str]]]
-
-
-@dataclass(frozen=True)
-class Proof:
-    goal: str
-    target: str
-    tried: int
-    failures: list[str]
-    seconds: float
+    part: str = ""  # of a goal that is long: a proof of its own, and one row of the page with the others
 
 
 def goals(nightly: bool, seed: int) -> Iterator[Goal]:
@@ -72,43 +66,58 @@ def goals(nightly: bool, seed: int) -> Iterator[Goal]:
     yield Goal("hostile folders, closed streams, missing libraries, odd settings", "every command works, or says why", odd)
     harm = partial(suites.prove, "tests/test_hostile.py", "proof or not proof" if nightly else "not proof")
     yield Goal("files that mean harm", "refused, or read, within 256 MB beyond their size and 5 s", harm)
-    mutants = 1_000_000 if nightly else 3_000
+    mutants, size = (1_000_000, 50_000) if nightly else (3_000, 3_000)
     target = "0 crashes, hangs, undeclared errors or silent changes"
-    yield Goal("mutants of tables: parquet, npz, npy, csv, jsonl", target, partial(prove_readers, mutants, seed))
+    for first in range(0, mutants, size):
+        numbers = range(first, first + size)
+        prove, part = partial(prove_readers, numbers, seed), f"{first:,} to {first + size - 1:,}"
+        yield Goal("mutants of tables: parquet, npz, npy, csv, jsonl", target, prove, part)
 
 
-def prove_readers(mutants: int, seed: int) -> tuple[int, list[str]]:
+def prove_readers(mutants: range, seed: int) -> tuple[int, list[str]]:
     """Mutants of small files of every format: none may crash, hang, or be read as something else in silence."""
-    report = fuzz.run(range(mutants), seed)
-    return mutants, [f"{each['what']} ({each['format']}): {each['replay']}" for each in report.failures]
+    report = fuzz.run(mutants, seed)
+    return len(mutants), [f"{each['what']} ({each['format']}): {each['replay']}" for each in report.failures]
 
 
-def prove(name: str, nightly: bool, seed: int) -> Proof:
-    """Prove the goal of this name."""
+def prove(name: str, part: str, nightly: bool, seed: int) -> Proof:
+    """Prove the goal, or the part of a goal, of this name."""
     started = time.monotonic()
-    goal = next(goal for goal in goals(nightly, seed) if goal.name == name)
+    goal = next(goal for goal in goals(nightly, seed) if (goal.name, goal.part) == (name, part))
     tried, failures = goal.prove()
-    return Proof(goal.name, goal.target, tried, failures, time.monotonic() - started)
+    seconds = round(time.monotonic() - started, 1)
+    return Proof(goal.name, goal.part, goal.target, tried, failures, seconds, seed, code(), commit(), machine())
 
 
 def line(proof: Proof) -> str:
-    return f"{proof.goal}: {proof.tried - len(proof.failures)} of {proof.tried} ({proof.target}), {proof.seconds:.0f} s"
+    name = f"{proof.goal}, {proof.part}" if proof.part else proof.goal
+    return f"{name}: {proof.tried - len(proof.failures)} of {proof.tried} ({proof.target}), {proof.seconds:.0f} s"
 
 
-def page(proofs: list[Proof], words: str) -> str:
+def row(name: str, parts: list[Goal], proofs: dict[tuple[str, str], Proof]) -> str:
+    """One goal of the page: what was tried of all its parts, at which commits."""
+    found = [proofs[goal.name, goal.part] for goal in parts if (goal.name, goal.part) in proofs]
+    tried = f"{sum(proof.tried for proof in found):,}"
+    missing = f"; {len(found)} of {len(parts)} parts are proved" if len(found) < len(parts) else ""
+    held = f"{tried} of {tried}{missing}" if found else "not proved yet"
+    commits = ", ".join(dict.fromkeys(proof.commit for proof in found))
+    return f"| {name} | {held} | {parts[0].target} | {sum(proof.seconds for proof in found):,.0f} s | {commits} |"
+
+
+def page(every: Iterable[Goal], proofs: dict[tuple[str, str], Proof]) -> str:
     """docs/reliability.md."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    machine = f"Python {platform.python_version()}, {platform.machine()}, two cores, commit {commit}"
-    rows = [f"| {each.goal} | {each.tried - len(each.failures)} of {each.tried} | {each.target} |" for each in proofs]
+    rows = [row(name, list(parts), proofs) for name, parts in groupby(every, key=lambda goal: goal.name)]
+    machines = "; ".join(dict.fromkeys(proof.machine for proof in proofs.values()))
     return "\n".join(
         [
             "# Reliability",
             "",
-            f"Generated by `{words}`; {machine}.",
+            "Proved by `python -m tests.reliability --nightly`, one process of two on a busy machine, and written by",
+            "`python -m tests.reliability --write`. " + f"{machines}; each row has the commit at which it was proved.",
             "What is promised about security is in [SECURITY.md](../SECURITY.md).",
             "",
-            "| what is tried | held | target |",
-            "|---|---|---|",
+            "| what is tried | held | target | time | commit |",
+            "|---|---|---|---|---|",
             *rows,
             "",
             "## Every file",
@@ -123,23 +132,28 @@ def page(proofs: list[Proof], words: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Prove the goals of reliability.")
-    parser.add_argument("--nightly", action="store_true")
+    parser.add_argument("--nightly", action="store_true", help="all of it; goals that are proved at this code are left out")
     parser.add_argument("--only", default="", metavar="WORD")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    parser.add_argument("--workers", type=int, default=2, metavar="N", help="goals side by side")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}, and prove nothing")
     arguments = parser.parse_args()
-    chosen = [goal.name for goal in goals(arguments.nightly, arguments.seed) if arguments.only in goal.name]
-    proving = partial(prove, nightly=arguments.nightly, seed=arguments.seed)
-    proofs = []
-    with ProcessPoolExecutor(2, get_context("spawn"), initializer=prepare_process) as pool:
-        for proof in pool.map(proving, chosen):
-            proofs.append(proof)
+    nightly, seed = arguments.nightly, arguments.seed
+    if arguments.write:
+        PAGE.write_text(page(goals(True, seed), newest(kept(), seed)))
+        return 0
+    chosen = [goal for goal in goals(nightly, seed) if arguments.only in goal.name]
+    done = {key for key, proof in newest(kept(), seed).items() if nightly and proof.code == code()}
+    rest = [goal for goal in chosen if (goal.name, goal.part) not in done]
+    bad = 0
+    with ProcessPoolExecutor(arguments.workers, get_context("spawn"), initializer=prepare_process) as pool:
+        proving = [pool.submit(prove, goal.name, goal.part, nightly, seed) for goal in rest]
+        for proof in (future.result() for future in as_completed(proving)):
+            bad += bool(proof.failures)
+            if nightly and not proof.failures:
+                keep(proof)
             print(line(proof), flush=True)
             for failure in proof.failures[:5]:
                 print(f"    {failure}", flush=True)
-    if arguments.write:
-        nightly = " --nightly" if arguments.nightly else ""
-        PAGE.write_text(page(proofs, f"python -m tests.reliability{nightly} --write"))
-    bad = sum(bool(proof.failures) for proof in proofs)
-    print(f"{len(proofs) - bad} of {len(proofs)} goals hold; seed {arguments.seed}")
-    return 1 if bad or not proofs else 0
+    print(f"{len(chosen) - bad} of {len(chosen)} goals hold, {len(chosen) - len(rest)} of them proved before; seed {seed}")
+    return 1 if bad or not chosen else 0

@@ -24,6 +24,7 @@ from tests import killing
 from tests.tables import columns, take, write
 from wdistill import WdistillError, cli, debiased, fidelity
 from wdistill.datasets.prepared import Dataset, ImageSplit, save_prepared
+from wdistill.methods import crossfit
 from wdistill.methods.best import best
 from wdistill.tables import weigh
 from wdistill.training.distill import distill
@@ -61,9 +62,9 @@ def inputs() -> Path:
 
 
 def prepare_process() -> None:
-    """What every job of this process shares: one thread, parts of one file, and a page that costs nothing."""
+    """What every job of this process shares: one thread, parts of one file, small forests, and a page that costs nothing."""
     torch.set_num_threads(1)
-    weigh.PART = 1
+    weigh.PART, crossfit.TREES = 1, 5
     wdistill.report.page.page = lambda groups, title: "the page is drawn from the run, and tested elsewhere"
     inputs()
 
