@@ -9,6 +9,8 @@ import os
 import random
 import re
 import struct
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -655,3 +657,31 @@ def test_many_shards_need_few_handles(tmp_path: Path) -> None:
     assert opened.rows == 600
     most = max(len(list(Path("/proc/self/fd").iterdir())) for _ in opened.chunks(["teacher"]))
     assert most <= before + 2
+
+
+SLOWLY = """
+import sys, time
+from wdistill import cli
+from wdistill.tables.formats import watched
+
+begin = watched.Watched.__init__
+watched.Watched.__init__ = lambda self, path, look, start=0: begin(
+    self, path, lambda block: (time.sleep(0.15), look(block)), start
+)
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first, word", [("1,x,0.5,0.5,0.5", "a value"), ("", "label")])
+def test_no_thread_of_arrow_outlives_an_error(tmp_path: Path, first: str, word: str) -> None:
+    """A thread that still reads ahead when Python shuts down aborts the process."""
+    names, row = ["id", "teacher_0", "teacher_1", "student_0", "student_1"], ",0.5,0.5,0.5,0.5\n"
+    many = "".join(f"{i}{row}" for i in range(2, 120_000))
+    (tmp_path / "u.csv").write_text(",".join(names) + "\n" + (first and f"{first}\n") + many)
+    label = "label," if first else ""
+    gold = "".join(f"{i},{i % 2}{row}" if first else f"{i}{row}" for i in range(200_000, 200_040))
+    (tmp_path / "v.csv").write_text(",".join(names).replace(",", f",{label}", 1) + "\n" + gold)
+    words = ["weigh", "--validation", tmp_path / "v.csv", "--unlabeled", tmp_path / "u.csv", "--output", tmp_path / "w.npz"]
+    done = subprocess.run([sys.executable, "-c", SLOWLY, *words], capture_output=True, text=True)
+    assert (done.returncode, word in done.stderr) == (2, True), done.stderr

@@ -2,7 +2,7 @@
 
 python -m tests.reliability                  `make reliability`: at most 15 minutes on two cores
 python -m tests.reliability --nightly        every operation, many more damages and mutants; it resumes
-python -m tests.reliability --only verify    goals whose name has this word
+python -m tests.reliability --only verify    goals whose name, or part, has this word
 python -m tests.reliability --write          docs/reliability.md, from all nightly proofs that were kept; proves nothing
 
 A nightly goal that holds is kept (see kept.py), and is not proved again until the package or a test changes.
@@ -142,7 +142,7 @@ def main() -> int:
     if arguments.write:
         PAGE.write_text(page(goals(True, seed), newest(kept(), seed)))
         return 0
-    chosen = [goal for goal in goals(nightly, seed) if arguments.only in goal.name]
+    chosen = [goal for goal in goals(nightly, seed) if arguments.only in f"{goal.name}, {goal.part}"]
     done = {key for key, proof in newest(kept(), seed).items() if nightly and proof.code == code()}
     rest = [goal for goal in chosen if (goal.name, goal.part) not in done]
     bad = 0

@@ -126,7 +126,7 @@ def table_bytes(columns: Mapping[str, NDArray[Any] | None]) -> bytes:
 
 
 def read_table(content: bytes, columns: list[str]) -> dict[str, NDArray[Any]]:
-    table = pq.read_table(io.BytesIO(content), columns=columns, page_checksum_verification=True)
+    table = pq.read_table(pa.BufferReader(content), columns=columns, page_checksum_verification=True)
     arrays: dict[str, NDArray[Any]] = {}
     for name in columns:
         column = table[name].combine_chunks()

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TextIO
 
@@ -18,7 +19,7 @@ from pyarrow import types
 
 from wdistill.core.errors import InputError, bad_input, unreadable
 from wdistill.tables.formats.schema import BLOCK, Format, Layout, Location, row_too_long
-from wdistill.tables.formats.watched import Watched
+from wdistill.tables.formats.watched import Reader, Watched
 
 DELIMITERS = ",;\t|"
 COLUMN_LIMIT, NAME_LIMIT = 1 << 14, 1000
@@ -58,27 +59,21 @@ def _read(location: Location, schema: pa.Schema, rows: int) -> Iterator[pa.Recor
 
 
 @contextmanager
-def _opened(location: Location, dialect: Dialect, schema: pa.Schema | None) -> Iterator[arrow_csv.CSVStreamingReader]:
+def _opened(location: Location, dialect: Dialect, schema: pa.Schema | None) -> Iterator[Reader]:
     """A reader of the columns of the schema, or of all of them with the types that Arrow finds."""
     wanted = dict(zip(schema.names, schema.types, strict=True)) if schema is not None else {}
+    reading = arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK, column_names=dialect.names, skip_rows_after_names=1)
+    parsing = arrow_csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True)
+    converting = arrow_csv.ConvertOptions(
+        column_types=wanted,
+        include_columns=list(wanted),
+        null_values=[""],
+        strings_can_be_null=True,
+        decimal_point=dialect.decimal,
+    )
     try:
-        with (
-            _from_header(location, dialect) as stream,
-            arrow_csv.open_csv(
-                stream,
-                arrow_csv.ReadOptions(
-                    use_threads=False, block_size=BLOCK, column_names=dialect.names, skip_rows_after_names=1
-                ),
-                arrow_csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
-                arrow_csv.ConvertOptions(
-                    column_types=wanted,
-                    include_columns=list(wanted),
-                    null_values=[""],
-                    strings_can_be_null=True,
-                    decimal_point=dialect.decimal,
-                ),
-            ) as reader,
-        ):
+        watched = partial(_from_header, location, dialect)
+        with Reader(arrow_csv.open_csv, watched, reading, parsing, converting) as reader:
             yield reader
     except pa.ArrowInvalid as error:
         raise _explained(str(error), location, dialect) or row_too_long(location, error) or error from error

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from pyarrow import types
 from wdistill.core.errors import FileError, unreadable
 from wdistill.tables.formats.nesting import CELL_LIMIT, DEPTH_LIMIT, FIELD_LIMIT, Nesting, too_many_fields
 from wdistill.tables.formats.schema import BLOCK, Format, Layout, Location, is_listed, row_too_long
-from wdistill.tables.formats.watched import Watched
+from wdistill.tables.formats.watched import Reader, Watched
 
 
 def _layout(location: Location) -> Layout:
@@ -43,17 +44,12 @@ def _read(location: Location, schema: pa.Schema, rows: int) -> Iterator[pa.Recor
 
 
 @contextmanager
-def _opened(location: Location, schema: pa.Schema | None) -> Iterator[arrow_json.JSONStreamingReader]:
+def _opened(location: Location, schema: pa.Schema | None) -> Iterator[Reader]:
     """A reader of the columns of the schema, or of all of them with the types that Arrow finds."""
     others = "infer" if schema is None else "ignore"
-    with (
-        _watched(location) as stream,
-        arrow_json.open_json(
-            stream,
-            arrow_json.ReadOptions(use_threads=False, block_size=BLOCK),
-            arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others),
-        ) as reader,
-    ):
+    reading = arrow_json.ReadOptions(use_threads=False, block_size=BLOCK)
+    parsing = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others)
+    with Reader(arrow_json.open_json, partial(_watched, location), reading, parsing) as reader:
         yield reader
 
 
