@@ -20,9 +20,11 @@ from itertools import groupby
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.reliability import artefacts, cases, faults, foreign, fuzz, joins, rot, seeded, suites, workers
+from tests.reliability import artefacts, cases, faults, foreign, fuzz, joins, rot, seeded, states, suites, workers
+from tests.reliability.hooks import ERRORS
 from tests.reliability.jobs import JOBS, TWO_WORKERS, prepare_process
 from tests.reliability.kept import Proof, code, commit, keep, kept, machine, newest
+from wdistill.core.signals import die_with_parent
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "reliability.md"
@@ -42,11 +44,13 @@ class Goal:
 def goals(nightly: bool, seed: int) -> Iterator[Goal]:
     kinds = {"kill": "SIGKILL", "power cut": "power cut", "disk error": "error of the disk"}
     yield Goal("known bugs put into the code", "every one is caught", partial(seeded.prove, len(seeded.DEFECTS), seed))
-    for job in JOBS.values():
+    for job in JOBS.values() if nightly else ():
+        name = f"SIGKILL, power cut and {len(ERRORS)} errors of the disk, each at every operation of {job.name}"
+        yield Goal(name, "same bytes when started again", partial(states.prove, job))
+    for job in () if nightly else JOBS.values():
         for fault, words in kinds.items():
-            every = 1 if nightly else job.every
-            name = f"{words} at {'every' if every == 1 else f'every {every}th'} operation of {job.name}"
-            yield Goal(name, "same bytes when started again", partial(faults.sweep, job, fault, every, seed))
+            name = f"{words} at {'every' if job.every == 1 else f'every {job.every}th'} operation of {job.name}"
+            yield Goal(name, "same bytes when started again", partial(faults.sweep, job, fault, job.every, seed))
     ends = partial(faults.after_the_end, JOBS.values())
     yield Goal("power cut after the last operation of every job", "nothing is lost, nothing comes back", ends)
     number = 60 if nightly else 3
@@ -130,6 +134,12 @@ def page(every: Iterable[Goal], proofs: dict[tuple[str, str], Proof]) -> str:
     )
 
 
+def begin() -> None:
+    """Set up a process that proves goals; it ends with the harness."""
+    die_with_parent()
+    prepare_process()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Prove the goals of reliability.")
     parser.add_argument("--nightly", action="store_true", help="all of it; goals that are proved at this code are left out")
@@ -146,7 +156,7 @@ def main() -> int:
     done = {key for key, proof in newest(kept(), seed).items() if nightly and proof.code == code()}
     rest = [goal for goal in chosen if (goal.name, goal.part) not in done]
     bad = 0
-    with ProcessPoolExecutor(arguments.workers, get_context("spawn"), initializer=prepare_process) as pool:
+    with ProcessPoolExecutor(arguments.workers, get_context("spawn"), initializer=begin) as pool:
         proving = [pool.submit(prove, goal.name, goal.part, nightly, seed) for goal in rest]
         for proof in (future.result() for future in as_completed(proving)):
             bad += bool(proof.failures)
