@@ -16,27 +16,21 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
-from tests import killing
 from tests.killing import MEMORY, child, killer
 from tests.reliability.artefacts import ARTEFACTS, written_by
-from tests.reliability.jobs import JOBS, Job, as_command, inputs, prepare_process
+from tests.reliability.jobs import JOBS, OTHERS, as_command, inputs, prepare_process
 from tests.reliability.rot import results
-from tests.tables import Items
-from wdistill import fidelity
 from wdistill.core import sealed
 from wdistill.datasets import prepared
 from wdistill.tables import parts
-from wdistill.training.distill import distill
-from wdistill.training.models.networks import MLP
 
 DECLARED = (0, 2, 3, 5)
 KINDS = ("file", "folder", "link", "link to a folder")
@@ -68,17 +62,9 @@ class Case:
     strangers: tuple[Stranger, ...]
 
 
-def _distill_datasets(folder: Path) -> None:
-    """A short run whose inputs are copied into its folder."""
-    torch.manual_seed(0)
-    splits = {name: Items(*data) for name, data in killing.splits().items()}
-    recipe = replace(killing.RECIPE, teacher_epochs=1, student_epochs=1, epochs=1)
-    distill(MLP(6, 3, (8,)), MLP(6, 3, (4,)), **splits, rule=fidelity, recipe=recipe, run=folder)
-
-
 RUNS = {
     **{name: JOBS[name] for name in ("weigh", "joined weigh", "weigh best", "distill", "data", "export")},
-    "distill of Datasets": Job("distill of Datasets", _distill_datasets),
+    "distill of Datasets": OTHERS["distill of Datasets"],
 }
 QUICK = ("weigh", "joined weigh", "data", "distill of Datasets")
 

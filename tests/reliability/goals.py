@@ -57,8 +57,10 @@ def goals(nightly: bool, seed: int) -> Iterator[Goal]:
     for fault, words in kinds.items():
         name = f"{words} at {number} operations of {TWO_WORKERS.name}, theirs and the parent's"
         yield Goal(name, "same bytes when started again", partial(workers.sweep, fault, number, seed))
-    for name, prove in rot.GATES.items():
-        yield Goal(f"flips, cuts and losses: {name}", "0 silent changes", partial(prove, 250 if nightly else 60, seed))
+    flips, cuts, losses = (200, 50, None) if nightly else (12, 4, 4)
+    for gate in rot.GATES.values():
+        name = f"{flips} flips, {cuts} cuts and {losses or 'all'} losses of files such as {gate.sample}"
+        yield Goal(name, "0 silent changes", partial(rot.prove, gate, flips, cuts, losses, seed))
     catalogue = "the catalogue of 144 faults and bad inputs"
     yield Goal(catalogue, cases.target(nightly), partial(cases.prove_all, nightly))
     others = partial(foreign.prove, 2_000 if nightly else 80, seed)

@@ -21,7 +21,7 @@ import torch._dynamo
 import wdistill.answers.targets
 import wdistill.report.page
 from tests import killing
-from tests.tables import columns, take, write
+from tests.tables import Items, columns, take, write
 from wdistill import WdistillError, cli, debiased, fidelity
 from wdistill.datasets.prepared import Dataset, ImageSplit, save_prepared
 from wdistill.methods import crossfit
@@ -75,12 +75,12 @@ def command(*words: object) -> None:
         raise SystemExit(code)
 
 
-def _weigh(*more: object) -> Callable[[Path], None]:
+def _weigh(*more: object, output: str = "w.parquet") -> Callable[[Path], None]:
     def run(folder: Path) -> None:
         folder.mkdir(exist_ok=True)
         tables = [inputs() / word if isinstance(word, str) and not word.startswith("--") else word for word in more]
         words = [str(word).removeprefix("=") for word in tables]
-        command("weigh", "--validation", inputs() / "v.parquet", *words, "--output", folder / "w.parquet")
+        command("weigh", "--validation", inputs() / "v.parquet", *words, "--output", folder / output)
 
     return run
 
@@ -110,6 +110,14 @@ def _two_workers(folder: Path) -> None:
     distill(*models, **killing.splits(), rule=[debiased, fidelity], recipe=recipe, run=folder)
 
 
+def _of_datasets(folder: Path) -> None:
+    """A short run whose inputs are copied into its folder."""
+    torch.manual_seed(0)
+    splits = {name: Items(*data) for name, data in killing.splits().items()}
+    recipe = replace(killing.RECIPE, teacher_epochs=1, student_epochs=1, epochs=1)
+    distill(MLP(6, 3, (8,)), MLP(6, 3, (4,)), **splits, rule=fidelity, recipe=recipe, run=folder)
+
+
 def _data(folder: Path) -> None:
     images = [ImageSplit(np.arange(n * 12, dtype=np.uint8).reshape(n, 3, 2, 2), np.arange(n) % 2) for n in (6, 4)]
     save_prepared(folder / "data", Dataset("mnist", 2, *images, official=False, source="made up"))
@@ -135,6 +143,14 @@ JOBS = {
     )
 }
 
+OTHERS = {  # whose operations are those of the jobs above, but which write other files
+    job.name: job
+    for job in (
+        Job("weigh to npz", _weigh("--unlabeled", "u", output="w.npz")),
+        Job("weigh to csv", _weigh("--unlabeled", "u", output="w.csv")),
+        Job("distill of Datasets", _of_datasets),
+    )
+}
 TWO_WORKERS = Job("distill with two workers", _two_workers)  # in several processes: see workers.py
 
 

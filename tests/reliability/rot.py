@@ -1,6 +1,8 @@
-"""Bit rot: flips, cuts and losses of every file that we write; what is read is the same, or an error of ours says so.
+"""Bit rot: flips, cuts and losses of every kind of file that we write; what is read is the same, or an error says so.
 
-python -m tests.reliability.rot --gate "a run" --number 17 --seed 0      replays one
+For every row of the table of files (artefacts.py), damage is done to what jobs have made, whole or killed on their way.
+
+python -m tests.reliability.rot --gate w.parquet --damage "flip 17" --seed 0      replays one
 """
 
 from __future__ import annotations
@@ -14,29 +16,24 @@ import shutil
 import signal
 import tempfile
 import warnings
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from tests.killing import MEMORY, child, fingerprint, timeless
-from tests.reliability.jobs import JOBS, as_command, prepare_process
+from tests.killing import MEMORY, child, fingerprint, killer, timeless
+from tests.reliability.artefacts import Artefact, row_of
+from tests.reliability.jobs import JOBS, OTHERS, as_command, prepare_process
 from wdistill import WdistillError
 from wdistill.core import store
 from wdistill.datasets.prepared import load_prepared
 from wdistill.report.verify import verify
-from wdistill.runs.checkpoints import read_manifest
+from wdistill.runs.checkpoints import Snapshot, read_manifest
 from wdistill.training.export import load_student
 
-BESIDE = ("lock", "report.html")  # they hold nothing that is used
-WAYS = ("flip", "flip", "flip", "cut", "loss")
-
-
-def files_of(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in BESIDE)
+RUNS = {**JOBS, **OTHERS}
 
 
 def damage(path: Path, way: str, rng: np.random.Generator) -> None:
@@ -65,12 +62,12 @@ def quietly(call: Callable[[], Any]) -> Any:
 
 def run_again(job: str, folder: Path, victim: Path, wanted: dict[str, str]) -> str:
     """A run or a job that is started again; where it refuses, it works once the damaged part is removed."""
-    code = child(folder, lambda operation, path: None, as_command(JOBS[job].run))
+    code = child(folder, lambda operation, path: None, as_command(RUNS[job].run))
     if code in (2, 3):
         parts = victim.relative_to(folder).parts
         top = 2 if parts[0] in ("arms", "auxiliary") else 1
         shutil.rmtree(folder if len(parts) == 1 or parts[0] == "initial" else folder.joinpath(*parts[:top]))
-        code = child(folder, lambda operation, path: None, as_command(JOBS[job].run))
+        code = child(folder, lambda operation, path: None, as_command(RUNS[job].run))
     if code:
         return f"ended with {code}"
     found = results(folder)
@@ -92,12 +89,27 @@ def results(folder: Path) -> dict[str, str]:
     for place, snapshot in manifests.items():
         state = {name: value for name, value in snapshot.state.items() if name != "warnings"}
         found[f"{place.relative_to(folder)} state"] = json.dumps(timeless(state), sort_keys=True)
-        names = [name for name in snapshot.files if name != "metrics.jsonl"]  # it has times; the states have all of it
-        found |= {str((place / name).relative_to(folder)): store.digest_file(place / name) for name in names}
+        names = [name for name in snapshot.files if name != "metrics.jsonl"]  # it has times
+        found |= {(place / name).relative_to(folder).as_posix(): _digest(place / name) for name in names}
+    if "metrics.jsonl" in manifests.get(folder, Snapshot(0, {}, {})).files:
+        found["metrics.jsonl"] = _metrics(folder / "metrics.jsonl")
     return found
 
 
-def read_weights(folder: Path, victim: Path, wanted: list[dict[str, Any]]) -> str:
+def _digest(path: Path) -> str:
+    return store.digest_file(path) if path.exists() else "missing"
+
+
+def _metrics(path: Path) -> str:
+    """All lines without their times; what is no JSON is shown as it is."""
+    text = path.read_bytes().decode(errors="replace") if path.exists() else ""
+    try:
+        return json.dumps([timeless(json.loads(line)) for line in text.splitlines()])
+    except ValueError:
+        return text
+
+
+def read_weights(job: str, folder: Path, victim: Path, wanted: list[dict[str, Any]]) -> str:
     """A file of weights: verified as whole only if it says the same."""
     from wdistill.tables.output import read_batches
 
@@ -109,7 +121,13 @@ def read_weights(folder: Path, victim: Path, wanted: list[dict[str, Any]]) -> st
     return "" if found is None or isinstance(found, WdistillError) or str(found) == str(wanted) else "other rows"
 
 
-def read_arrays(folder: Path, victim: Path, wanted: bytes) -> str:
+def read_page(job: str, folder: Path, victim: Path, wanted: bytes) -> str:
+    """A page: verified as whole only if it is the same."""
+    found = victim.read_bytes() if victim.exists() else b""
+    return "" if found == wanted or any(each.is_bad for each in verify(folder)[1]) else "another page"
+
+
+def read_arrays(job: str, folder: Path, victim: Path, wanted: bytes) -> str:
     found = quietly(lambda: _arrays(folder))
     return "" if isinstance(found, WdistillError) or found == wanted else "other arrays"
 
@@ -120,7 +138,7 @@ def _arrays(folder: Path) -> bytes:
     return data.sha256.encode() + str(data.metadata).encode() + b"".join(np.asarray(part).tobytes() for part in parts)
 
 
-def read_student(folder: Path, victim: Path, wanted: bytes) -> str:
+def read_student(job: str, folder: Path, victim: Path, wanted: bytes) -> str:
     found = quietly(lambda: _parameters(folder))
     whole = isinstance(found, WdistillError) or found == wanted
     _, findings = verify(folder / "student") if (folder / "student" / "student.json").exists() else ("", [])
@@ -136,87 +154,161 @@ def _parameters(folder: Path) -> bytes:
 # gates ------------------------------------------------------------------------------------------------------------------
 
 
-def gate(
-    name: str, job: str, outcome: Callable[[Path], Any], read: Callable[[Path, Path, Any], str], number: int, seed: int
-) -> tuple[int, list[str]]:
-    """Damage `number` copies of what a job made, file after file and way after way; what went wrong."""
+@dataclass(frozen=True)
+class Gate:
+    """How damage to one kind of file is met: in what jobs have made, whole or killed when they had most such files."""
+
+    sample: str  # a path of that kind
+    read: Callable[[str, Path, Path, Any], str]
+    outcome: Callable[[str, Path], Any]
+    whole: tuple[str, ...] = ()
+    killed: tuple[str, ...] = ()
+
+    @property
+    def row(self) -> Artefact:
+        row = row_of(self.sample)
+        assert row is not None
+        return row
+
+    def files(self, folder: Path) -> list[str]:
+        """The files of that kind, below the folder of a job."""
+        names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
+        return [name for name in names if row_of(name) is self.row]
+
+
+@dataclass(frozen=True)
+class Victim:
+    """A file that is damaged: in a copy of what a job has made."""
+
+    job: str
+    made: Path
+    name: str
+    wanted: Any  # what is read where nothing is damaged
+
+
+def damages(flips: int, cuts: int, victims: list[Victim], losses: int | None) -> Iterator[tuple[str, Victim]]:
+    """The name of every damage, and its victim; flips and cuts go from file to file."""
+    for way, number in (("flip", flips), ("cut", cuts), ("loss", len(victims) if losses is None else losses)):
+        yield from ((f"{way} {i}", victims[i % len(victims)]) for i in range(number))
+
+
+def attempt(gate: Gate, name: str, victim: Victim, copy: Path, seed: int) -> str:
+    """Do one damage to a copy, and say what is wrong; nothing if what is read is the same, or an error of ours."""
+    shutil.copytree(victim.made, copy)
+    way, number = name.split()
+    damage(copy / victim.name, way, np.random.default_rng([seed, int(number)]))
+    try:
+        return gate.read(victim.job, copy, copy / victim.name, victim.wanted)
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+def prove(gate: Gate, flips: int, cuts: int, losses: int | None, seed: int, only: str = "") -> tuple[int, list[str]]:
+    """So many damages to files of one kind, and the loss of each of them: how many were tried, and what went wrong."""
     place = Path(tempfile.mkdtemp(prefix="rot-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None))
     try:
-        made = MADE.get(name, make)(place / "whole", job)
-        wanted = outcome(made)
-        victims, failures = files_of(made), []
-        for i in range(number):
-            copy, victim = place / "copy", victims[i % len(victims)]
-            shutil.copytree(made, copy)
-            damage(copy / victim.relative_to(made), WAYS[i // len(victims) % len(WAYS)], np.random.default_rng([seed, i]))
-            wrong = read(copy, copy / victim.relative_to(made), wanted)
-            if wrong:
-                command = f"python -m tests.reliability.rot --gate {name!r} --number {i} --seed {seed}"
-                failures.append(f"{wrong} after damage to {victim.relative_to(made)}: {command}")
-            shutil.rmtree(copy)
-        return number, failures
+        tried, failures = 0, []
+        for name, victim in damages(flips, cuts, victims_of(gate, place), losses):
+            if only in ("", name):
+                tried += 1
+                if wrong := attempt(gate, name, victim, place / "copy", seed):
+                    command = f"python -m tests.reliability.rot --gate {gate.sample!r} --damage {name!r} --seed {seed}"
+                    failures.append(f"{wrong} after damage to {victim.name} of {victim.job}: {command}")
+        return tried, failures
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def make(folder: Path, job: str) -> Path:
-    assert child(folder, lambda operation, path: None, as_command(JOBS[job].run)) == 0
+def victims_of(gate: Gate, place: Path) -> list[Victim]:
+    """Every file of that kind, in all that the jobs of a gate have made."""
+    found = []
+    for job, make in [*((job, make_whole) for job in gate.whole), *((job, make_killed) for job in gate.killed)]:
+        made = make(gate, job, place / f"{job}, {make.__name__}")
+        wanted = gate.outcome(job, made)
+        found += [Victim(job, made, name, wanted) for name in gate.files(made)]
+    assert found, f"no file like {gate.sample}"
+    return found
+
+
+def make_whole(gate: Gate, job: str, folder: Path) -> Path:
+    assert child(folder, lambda operation, path: None, as_command(RUNS[job].run)) == 0
     return folder
 
 
-def make_unfinished(folder: Path, job: str) -> Path:
-    """A job that was killed when it had written two thirds of what it writes."""
-    count = 0
+def make_killed(gate: Gate, job: str, folder: Path) -> Path:
+    """A job that was killed when it had most files of a kind."""
+    log = folder.with_name("counts")
+    log.write_text("")
 
-    def before(operation: str, path: Path) -> None:
-        nonlocal count
-        count += operation == "open" and path.name.lstrip(".").startswith(("part-", "checkpoint-"))
-        if count == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def count(operation: str, path: Path) -> None:
+        with log.open("a") as file:
+            file.write(f"{len(gate.files(folder))}\n")
 
-    assert child(folder, before, as_command(JOBS[job].run)) == -signal.SIGKILL
+    assert child(folder, count, as_command(RUNS[job].run)) == 0
+    counts = [int(line) for line in log.read_text().split()]
+    shutil.rmtree(folder)
+    assert child(folder, killer(1 + counts.index(max(counts))), as_command(RUNS[job].run)) == -signal.SIGKILL
     return folder
 
 
-def whole_of(job: str) -> Callable[[Path], dict[str, str]]:
-    """What the job comes to when nothing is damaged."""
-
-    def outcome(made: Path) -> dict[str, str]:
-        fresh = make(made.with_name("fresh"), job)
-        return results(fresh)
-
-    return outcome
+def again(job: str, made: Path) -> dict[str, str]:
+    """What a job comes to when nothing is damaged."""
+    fresh = made.with_name(f"{made.name}, fresh")
+    assert child(fresh, lambda operation, path: None, as_command(RUNS[job].run)) == 0
+    return results(fresh)
 
 
-def _rows(folder: Path) -> list[dict[str, Any]]:
+def _rows(job: str, folder: Path) -> list[dict[str, Any]]:
     from wdistill.tables.output import read_batches
 
-    return [batch.to_pydict() for batch in read_batches(folder / "w.parquet")]
+    (path,) = folder.glob("w.*")
+    return [batch.to_pydict() for batch in read_batches(path)]
 
 
-MADE = {"an unfinished weigh": make_unfinished, "an unfinished run": make_unfinished}
-GATES: dict[str, Callable[[int, int], tuple[int, list[str]]]] = {
-    "weights": partial(gate, "weights", "weigh", _rows, read_weights),
-    "corrected targets": partial(gate, "corrected targets", "weigh best", _rows, read_weights),
-    "an unfinished weigh": partial(
-        gate, "an unfinished weigh", "joined weigh", whole_of("joined weigh"), partial(run_again, "joined weigh")
-    ),
-    "a run": partial(gate, "a run", "distill", whole_of("distill"), partial(run_again, "distill")),
-    "an unfinished run": partial(gate, "an unfinished run", "distill", whole_of("distill"), partial(run_again, "distill")),
-    "prepared data": partial(gate, "prepared data", "data", _arrays, read_arrays),
-    "an exported student": partial(gate, "an exported student", "export", _parameters, read_student),
+def _page(job: str, folder: Path) -> bytes:
+    return (folder / "report.html").read_bytes()
+
+
+RUN, TABLES = ("distill",), ("joined weigh",)
+GATES = {
+    gate.sample: gate
+    for gate in (
+        Gate("w.parquet", read_weights, _rows, ("weigh", "weigh best", "weigh to npz", "correct")),
+        Gate("w.csv", run_again, again, ("weigh to csv",)),
+        Gate("w.parquet.parts/job.json", run_again, again, killed=("joined weigh", "correct")),
+        Gate("w.parquet.parts/part-000000.0.parquet", run_again, again, killed=TABLES),
+        Gate("w.parquet.parts/aligned-000000.0/rows-000000", run_again, again, killed=TABLES),
+        Gate("w.parquet.answers/aligned-tables.0/answers.parquet", run_again, again, killed=("correct",)),
+        Gate("w.parquet.parts/scratch.0/keys-0", run_again, again, killed=TABLES),
+        Gate("w.parquet.parts/lock", run_again, again, killed=("joined weigh", "distill")),
+        Gate("generation-000001.json", run_again, again, RUN, RUN),
+        Gate("teacher/parameters.safetensors", run_again, again, RUN, RUN),
+        Gate("labels/unlabeled-000000.parquet", run_again, again, ("distill", "distill best")),
+        Gate("arms/debiased/weights/00001.parquet", run_again, again, RUN, RUN),
+        Gate("metrics.jsonl", run_again, again, RUN),
+        Gate("report.html", read_page, _page, RUN),
+        Gate(".inputs/inputs.json", run_again, again, killed=("distill of Datasets",)),
+        Gate("data/train.inputs.npy", read_arrays, lambda job, folder: _arrays(folder), ("data",)),
+        Gate("data/dataset.json", read_arrays, lambda job, folder: _arrays(folder), ("data",)),
+        Gate("data/owner.txt", run_again, again, ("data",), ("data",)),
+        Gate("student/student.safetensors", read_student, lambda job, folder: _parameters(folder), ("export",)),
+        Gate("student/student.json", read_student, lambda job, folder: _parameters(folder), ("export",)),
+        Gate(".w.parquet.1.0123456789abcdef.tmp", run_again, again, killed=("joined weigh", "distill", "data", "export")),
+    )
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Replay one damage.")
     parser.add_argument("--gate", choices=GATES, required=True)
-    parser.add_argument("--number", type=int, required=True)
+    parser.add_argument("--damage", required=True, metavar="'flip 17'")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     prepare_process()
-    torch.set_num_threads(1)
-    _, failures = GATES[arguments.gate](arguments.number + 1, arguments.seed)
+    way, number = arguments.damage.split()
+    sizes = {each: int(number) + 1 if each == way else 0 for each in ("flip", "cut", "loss")}
+    gate = GATES[arguments.gate]
+    _, failures = prove(gate, sizes["flip"], sizes["cut"], sizes["loss"], arguments.seed, arguments.damage)
     print("\n".join(failures) or "nothing went wrong")
 
 
