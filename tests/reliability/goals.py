@@ -56,7 +56,7 @@ def goals(nightly: bool, seed: int) -> Iterator[Goal]:
     number = 60 if nightly else 3
     for fault, words in kinds.items():
         name = f"{words} at {number} operations of {TWO_WORKERS.name}, theirs and the parent's"
-        yield Goal(name, "same bytes when started again", partial(workers.sweep, fault, number, seed))
+        yield Goal(name, "same bytes when started again", partial(workers.sweep, fault, number, seed, forked=nightly))
     flips, cuts, losses = (200, 50, None) if nightly else (12, 4, 4)
     for gate in rot.GATES.values():
         name = f"{flips} flips, {cuts} cuts and {losses or 'all'} losses of files such as {gate.sample}"

@@ -1,9 +1,9 @@
 """Kill, disk errors and power cuts in a run with two worker processes: at operations of its own process and of theirs.
 
 A killed worker ends the run, which says that it resumes; a power cut takes all processes. Started again, the run comes to
-the same bytes.
+the same bytes. Workers are started anew, as always, which takes most of the time; for many points they are forked.
 
-python -m tests.reliability.workers --fault kill --operation "rename teacher/generation-000001.json" --number 1
+python -m tests.reliability.workers --fault kill --operation "rename teacher/generation-000001.json" --number 1 [--forked]
 """
 
 from __future__ import annotations
@@ -17,16 +17,21 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from tests.killing import MEMORY, child, differences
 from tests.reliability.faults import DECLARED
 from tests.reliability.hooks import VARIABLE, install
 from tests.reliability.jobs import TWO_WORKERS, as_command, prepare_process
 from tests.reliability.rot import results
-from wdistill.core import store
+from wdistill.core import processes, store
+from wdistill.training import workers as training_workers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 INJECTED = Path(__file__).with_name("injected")
@@ -47,7 +52,7 @@ class Point:
 NOWHERE = Point("", "", 0)
 
 
-def start(folder: Path, fault: str, point: Point, error: int = 0) -> tuple[int, list[Point]]:
+def start(folder: Path, fault: str, point: Point, error: int = 0, *, forked: bool = False) -> tuple[int, list[Point]]:
     """The exit code of the run, with a fault at a point, and the operations of all its processes."""
     log, group = (folder.with_name(f"{folder.name}.{name}") for name in ("log", "group"))
     log.write_text("")
@@ -62,6 +67,8 @@ def start(folder: Path, fault: str, point: Point, error: int = 0) -> tuple[int, 
         path = [str(INJECTED), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         os.environ |= {VARIABLE: json.dumps(given), "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"}
         store.before = install(given, "parent")
+        if forked:
+            fork_workers(given)
         as_command(TWO_WORKERS.run)(folder)
 
     ended = child(folder, store.before, run)
@@ -73,6 +80,18 @@ def start(folder: Path, fault: str, point: Point, error: int = 0) -> tuple[int, 
         seen[line] += 1
         points.append(Point(role, operation, seen[line]))
     return ended, points
+
+
+def fork_workers(given: Mapping[str, Any]) -> None:
+    """Let the workers of this process be forks of it, with a hook of their own."""
+    begin = training_workers._begin
+
+    def begin_with_hook(*arguments: Any) -> None:
+        store.before = install(given, "worker")
+        begin(*arguments)
+
+    training_workers._begin = begin_with_hook
+    processes.get_context = lambda method: get_context("fork")  # type: ignore[assignment]
 
 
 def _is_gone(group: str) -> bool:
@@ -94,13 +113,13 @@ def _stat(process: Path) -> list[str]:
         return []
 
 
-def attempt(fault: str, point: Point, error: int, folder: Path, wanted: dict[str, str]) -> str:
+def attempt(fault: str, point: Point, error: int, folder: Path, wanted: dict[str, str], *, forked: bool = False) -> str:
     """Interrupt the run, start it again, and say what is wrong; nothing if it comes to the same."""
-    ended, _ = start(folder, fault, point, error)
+    ended, _ = start(folder, fault, point, error, forked=forked)
     killed = UNFINISHED if fault == "kill" and point.role == "worker" else -signal.SIGKILL
     if ended not in ({killed} if fault in ("kill", "power cut") else DECLARED):
         return f"ended with {ended}"
-    again, _ = start(folder, "kill", NOWHERE)
+    again, _ = start(folder, "kill", NOWHERE, forked=forked)
     if again:
         return f"started again, it ended with {again}"
     wrong = differences(results(folder), wanted)
@@ -108,18 +127,19 @@ def attempt(fault: str, point: Point, error: int, folder: Path, wanted: dict[str
     return f"other bytes: {', '.join(wrong[:3])}" if wrong else f"left behind: {', '.join(left[:3])}" if left else ""
 
 
-def sweep(fault: str, number: int, seed: int) -> tuple[int, list[str]]:
+def sweep(fault: str, number: int, seed: int, *, forked: bool = False) -> tuple[int, list[str]]:
     """So many points of the run, two thirds of them of workers: how many were tried, and what went wrong."""
     place = Path(tempfile.mkdtemp(prefix="workers-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None))
     try:
-        ended, points = start(place / "whole", fault, NOWHERE)
+        ended, points = start(place / "whole", fault, NOWHERE, forked=forked)
         assert ended == 0
         wanted, failures = results(place / "whole"), []
         chosen = _spread(points, "worker", number - number // 3, seed) + _spread(points, "parent", number // 3, seed)
         for i, point in enumerate(chosen):
-            wrong = attempt(fault, point, seed + i, place / f"at-{i}", wanted)
+            wrong = attempt(fault, point, seed + i, place / f"at-{i}", wanted, forked=forked)
             if wrong:
                 words = f"--fault {fault!r} --operation {point.operation!r} --number {point.number} --error {seed + i}"
+                words += " --forked" if forked else ""
                 failures.append(f"{wrong}: python -m tests.reliability.workers {words}")
             shutil.rmtree(place / f"at-{i}", ignore_errors=True)
         return len(chosen), failures
@@ -140,14 +160,16 @@ def main() -> int:
     parser.add_argument("--operation", required=True)
     parser.add_argument("--number", type=int, default=1)
     parser.add_argument("--error", type=int, default=0)
+    parser.add_argument("--forked", action="store_true")
     arguments = parser.parse_args()
     prepare_process()
     with tempfile.TemporaryDirectory(prefix="workers-") as name:
         place = Path(name)
-        _, points = start(place / "whole", "kill", NOWHERE)
+        _, points = start(place / "whole", "kill", NOWHERE, forked=arguments.forked)
         named = [each for each in points if (each.operation, each.number) == (arguments.operation, arguments.number)]
         wanted = results(place / "whole")
-        wrong = attempt(arguments.fault, named[0], arguments.error, place / "at", wanted) if named else "no such operation"
+        replay = partial(attempt, arguments.fault, error=arguments.error, folder=place / "at", wanted=wanted)
+        wrong = replay(named[0], forked=arguments.forked) if named else "no such operation"
     print(wrong or "the same bytes")
     return 1 if wrong else 0
 
