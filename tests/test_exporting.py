@@ -288,3 +288,12 @@ def test_students_that_cannot_be_stored_are_explained(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     with pytest.warns(WdistillWarning, match="predicts otherwise"), pytest.raises(ConfigError, match="randomness"):
         export_student(Noisy(4, 3), torch.rand(1, 4), tmp_path, None)
+
+
+def test_what_is_no_path_or_no_module_is_an_error_of_ours(tmp_path: Path) -> None:
+    nothing: Any = None
+    for call in (lambda: load_student(nothing), lambda: export_student(Tied(), torch.zeros(1, 4), nothing, None)):
+        with pytest.raises(ConfigError, match="not a path"):
+            call()
+    with pytest.raises(ConfigError, match="not a module"):
+        load_student(tmp_path, "student")  # type: ignore[arg-type]

@@ -308,6 +308,21 @@ def test_debiasing_weight_is_the_projected_inverse(error, seen):
     assert debiasing_weight(float(error), float(seen)) == pytest.approx(float(wanted), rel=1e-9)
 
 
+@pytest.mark.parametrize("value", ["a", "0.5", None, {}, 1j, [[1], [1, 2]], [None, 1.0], np.datetime64(3, "s")])
+@pytest.mark.parametrize("equation", [debiasing_weight, distortion])
+def test_equations_take_numbers_alone(equation, value):
+    for both in ((value, 1.0), (1.0, value)):
+        with pytest.raises(InputError) as caught:
+            equation(*both)
+        assert all((caught.value.where, caught.value.found, caught.value.expected, caught.value.remedy))
+
+
+def test_equations_take_arrays_of_one_shape():
+    with pytest.raises(InputError, match="arrays of different shapes"):
+        debiasing_weight([0.1, 0.2], [1.0, 2.0, 3.0])
+    assert debiasing_weight(0.5, [1, 3]).tolist() == [1.0, 0.5]
+
+
 def test_debiasing_weight_at_the_edges():
     error, seen = [0.0, 0.0, 1.0, 1.0, 0.5, 1.0], [np.inf, 5.0, 0.0, 1.0, 0.2, np.inf]
     assert debiasing_weight(error, seen).tolist() == [1, 1, 1, 1, 1, 0]

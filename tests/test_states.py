@@ -22,6 +22,7 @@ from wdistill import (
     load,
     margin,
     oracle,
+    read_run,
     save,
     threshold,
     unweighted,
@@ -213,3 +214,12 @@ def test_flipped_bits_are_seen_or_harmless(name):
         if fault:
             faults[place, bit] = fault
     assert faults == {}
+
+
+@pytest.mark.parametrize("path", [None, 3, b"x", ["x"]])
+def test_what_is_no_path_is_an_error_of_ours(path):
+    fitted = unweighted.fit(EVIDENCE)
+    for call in (lambda: load(path), lambda: save(fitted, path), lambda: read_run(path)):
+        with pytest.raises(ConfigError, match="not a path") as caught:
+            call()
+        assert caught.value.where and type(path).__name__ in caught.value.found and "pathlib.Path" in caught.value.expected

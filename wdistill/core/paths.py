@@ -1,11 +1,12 @@
-"""Paths as users write them: an address of something remote is none."""
+"""Paths as users give them: an address of something remote is none, nor is a value of another type."""
 
 from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
-from wdistill.core.errors import unreadable
+from wdistill.core.errors import unreadable, wrong_type
 
 ADDRESS = re.compile(r"(?:\w+=)?([A-Za-z][\w+.-]+):/+")  # s3://, https://, also s3:/ as pathlib shortens it, after COLUMN=
 
@@ -19,3 +20,11 @@ def refuse_remote(text: str, where: str) -> None:
         raise unreadable(
             "remote files are not read or written", f"{where} {text}", f"an address ({scheme})", expected, remedy
         )
+
+
+def as_path(value: str | os.PathLike[str], name: str) -> Path:
+    """A path that a user gave as the argument of this name."""
+    try:
+        return Path(value)
+    except TypeError:
+        raise wrong_type("not a path", name, value, "a string or a pathlib.Path", f'write {name}="folder/name"') from None

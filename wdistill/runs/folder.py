@@ -22,6 +22,7 @@ from typing import Any
 
 from wdistill.core import checks
 from wdistill.core.errors import CheckpointError, FileError, unreadable
+from wdistill.core.paths import as_path
 from wdistill.runs.arms import folder_of
 from wdistill.runs.checkpoints import Snapshot, content_of, damaged, is_begun, read_manifest, visible_damage
 from wdistill.runs.outcome import Epoch, Outcome, Training, refresh_of
@@ -119,7 +120,7 @@ def state_of(folder: Path) -> str:
 
 def read_run(folder: str | Path) -> Outcome:
     """The results of a run, so far if it is not finished."""
-    folder = Path(folder)
+    folder = as_path(folder, "folder")
     state = read_manifest(folder).state
     if not state.get("run"):
         if _is_unreadable(folder):

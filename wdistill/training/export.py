@@ -28,7 +28,8 @@ from torch.export import save as write_program
 
 from wdistill.core import store
 from wdistill.core.checks import warn
-from wdistill.core.errors import bad_value, unreadable, wrong_shape
+from wdistill.core.errors import bad_value, unreadable, wrong_shape, wrong_type
+from wdistill.core.paths import as_path
 from wdistill.core.sealed import digest_of
 from wdistill.runs.arms import first_of, folder_of
 from wdistill.runs.checkpoints import CheckpointStore
@@ -47,7 +48,7 @@ def export_student(student: nn.Module, example: Tensor, folder: str | Path, sour
     example (1, …) is one input; `source` is the import path of the user's function that builds the student, if there is
     one. The student's device and mode do not change.
     """
-    folder = Path(folder)
+    folder = as_path(folder, "folder")
     live, example = _copy(student), example[:1].detach().cpu().contiguous()
     rows = torch.cat([example, example])  # torch.export would treat a single row as a fixed size
     logits = _logits(live, rows)
@@ -174,7 +175,9 @@ def load_student(folder: str | Path, module: nn.Module | None = None, *, trust_c
 
     A student that the user's own function builds is rebuilt only with `trust_code`, since that imports and runs code.
     """
-    folder = Path(folder)
+    folder = as_path(folder, "folder")
+    if not isinstance(module, nn.Module | None):
+        raise wrong_type("not a module", "module", module, "a torch.nn.Module, or None", "pass the module itself")
     description = _read_description(folder)
     stored = _read_parameters(folder, description)
     student = module if module is not None else _rebuild(folder, description, trust_code)

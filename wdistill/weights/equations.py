@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from wdistill.core import checks
+from wdistill.core.errors import bad_input, wrong_shape
+
 Floats = NDArray[np.float64]
 
 PROBABILITY_FLOOR = 1e-12  # a smaller probability of a class counts as this much in a loss
@@ -17,15 +20,35 @@ def debiasing_weight(error: ArrayLike, distortion: ArrayLike) -> Floats:
 
     For error in [0, 1] and distortion >= 0 it is 1 / (1 + error·max(0, distortion − 1)), which cannot divide by 0.
     """
-    p, d = np.asarray(error, np.float64), np.asarray(distortion, np.float64)
+    p, d = _alike(error=error, distortion=distortion)
     excess = np.where(p > 0, np.maximum(0.0, d - 1.0), 0.0)  # no error: weight 1, even where the distortion is infinite
     return np.asarray(1.0 / (1.0 + p * excess), np.float64)
 
 
 def distortion(target_loss: ArrayLike, truth_loss: ArrayLike) -> Floats:
     """ℓ(target, student) / ℓ(truth, student)  —  equation (4); the loss on the truth is floored at LOSS_FLOOR."""
-    floored = np.maximum(np.asarray(truth_loss, np.float64), LOSS_FLOOR)
-    return np.asarray(np.asarray(target_loss, np.float64) / floored, np.float64)
+    target, truth = _alike(target_loss=target_loss, truth_loss=truth_loss)
+    return np.asarray(target / np.maximum(truth, LOSS_FLOOR), np.float64)
+
+
+def _alike(**given: ArrayLike) -> list[Floats]:
+    """Numbers or arrays of numbers as float64; those of several rows must have equally many."""
+    arrays = [_numbers(values, name) for name, values in given.items()]
+    try:
+        np.broadcast_shapes(*(values.shape for values in arrays))
+    except ValueError:
+        found = " and ".join(str(values.shape) for values in arrays)
+        expected, remedy = "one shape, or a single number", "pass one number a row in both"
+        raise wrong_shape("arrays of different shapes", ", ".join(given), f"shapes {found}", expected, remedy) from None
+    return arrays
+
+
+def _numbers(values: ArrayLike, name: str) -> Floats:
+    numbers = checks.array(values, name)
+    if numbers.dtype.kind not in "fiub":
+        found, remedy = f"dtype {numbers.dtype}", "pass a number, or an array of numbers"
+        raise bad_input("not numbers", name, found, "real numbers", remedy)
+    return numbers.astype(np.float64)
 
 
 def probabilities(values: NDArray[np.floating], kind: str, renormalize: bool = False) -> Floats:

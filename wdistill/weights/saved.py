@@ -18,6 +18,7 @@ import numpy as np
 
 from wdistill.core import checks, store
 from wdistill.core.errors import bad_value, unreadable, wrong_type
+from wdistill.core.paths import as_path
 from wdistill.weights.evidence import Scores
 from wdistill.weights.rule import Fitted, Product
 from wdistill.weights.rules import CONFIDENCES, RULES
@@ -28,13 +29,13 @@ Arrays = Mapping[str, np.ndarray]
 
 def save(fitted: Fitted, path: str | Path) -> None:
     """Write a fitted rule to a file."""
-    store.write_bytes(Path(path), to_bytes(fitted))
+    store.write_bytes(as_path(path, "path"), to_bytes(fitted))
 
 
 def load(path: str | Path) -> Fitted:
     """Read a fitted rule back."""
     try:
-        content = Path(path).read_bytes()
+        content = as_path(path, "path").read_bytes()
     except OSError as error:
         raise unreadable(
             "cannot read it", path, error, "a file that wdistill.save wrote", "correct the path, or fit the rule and save it"
