@@ -37,6 +37,7 @@ proofs: setup
 reliability: setup
 	$(BIN)/python -m tests.reliability
 
+# all of it, for hours; started again, it goes on where it was stopped
 reliability-nightly: setup
 	$(BIN)/python -m tests.reliability --nightly
 

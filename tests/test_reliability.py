@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.killing import child
-from tests.reliability import artefacts, jobs
-from tests.reliability.goals import goals
+from tests.reliability import artefacts, jobs, kept, rot
+from tests.reliability.goals import Goal, goals, page, unproved
+from tests.reliability.kept import Proof
 
 pytestmark = pytest.mark.slow
 
@@ -34,9 +36,36 @@ def test_every_file_that_a_job_writes_has_a_row(name: str, tmp_path: Path) -> No
     assert {path for path in written | left if artefacts.row_of(path) is None} == set()
 
 
-def test_goals_have_names_of_their_own() -> None:
-    names = [goal.name for goal in goals(False, 0)]
+@pytest.mark.parametrize("nightly", [False, True])
+def test_goals_have_names_of_their_own(nightly: bool) -> None:
+    names = [(goal.name, goal.part) for goal in goals(nightly, 0)]
     assert len(names) == len(set(names)) > 25
+
+
+def test_every_row_of_the_table_is_damaged() -> None:
+    assert [gate.row for gate in rot.GATES.values()] == list(artefacts.ARTEFACTS)
+
+
+def test_a_million_mutants_are_tried_each_once() -> None:
+    parts = [goal.prove.args[0] for goal in goals(True, 0) if goal.name.startswith("mutants")]  # type: ignore[attr-defined]
+    assert [number for part in parts for number in part] == list(range(1_000_000))
+
+
+def test_what_is_proved_at_this_code_is_not_proved_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "KEPT", tmp_path / "kept" / "proofs.jsonl")
+    every = [Goal("a", "all", lambda: (1, [])), *(Goal("b", "all", lambda: (1, []), part) for part in ("1", "2"))]
+    proof = Proof("a", "", "all", 3, [], 1.5, 0, kept.code(), "1234567", "Python")
+    kept.keep(proof)
+    kept.keep(replace(proof, goal="b", part="1"))
+    kept.keep(replace(proof, goal="b", part="2", code="of another time", commit="7654321"))
+    with kept.KEPT.open("a") as file:
+        file.write('{"goal": "cut')
+    assert kept.kept()[0] == proof
+    assert unproved(every, seed=0) == every[2:] and unproved(every, seed=1) == every
+    shown = page(every, kept.newest(kept.kept(), 0))
+    assert "| a | 3 of 3 | all | 2 s | 1234567 |\n| b | 6 of 6 | all | 3 s | 1234567, 7654321 |\n" in shown
+    assert "| c | not proved yet | all |" in page([Goal("c", "all", lambda: (1, []))], {})
+    assert "| b | 3 of 3; 1 of 2 parts are proved |" in page(every, {("b", "2"): proof})
 
 
 def test_the_page_has_the_table_of_files() -> None:

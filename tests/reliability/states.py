@@ -3,7 +3,7 @@
 Before every operation the folder is copied as it is, which is what a killed process leaves; then as a power cut leaves it;
 then the process forks for every error of the disk, and the child ends as it does. After each the folder is put back: names,
 inodes, bytes, and how far open files are. So the job goes on as if nothing had been. States that are equal are started
-again once. tests/test_states.py compares some with those that truly killed processes leave.
+again once. tests/test_disturbed.py compares some with those that truly killed processes leave.
 """
 
 from __future__ import annotations
