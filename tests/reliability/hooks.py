@@ -39,20 +39,6 @@ def at_point(point: int) -> Due:
     return due
 
 
-def at_operation(name: str, number: int, folder: Path) -> Due:
-    """At an operation of this name, when it comes for the given time in this process."""
-    count = 0
-
-    def due(operation: str, path: Path) -> bool:
-        nonlocal count
-        if name_of(operation, path, folder) != name:
-            return False
-        count += 1
-        return count == number
-
-    return due
-
-
 def name_of(operation: str, path: Path, folder: Path) -> str:
     """An operation in words that are the same in every process and run."""
     below = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name
@@ -197,10 +183,12 @@ def hook(fault: str, due: Due, number: int, *, everywhere: bool = False) -> Hook
 
 
 def install(given: Mapping[str, Any], role: str) -> Hook:
-    """The hook of a job with several processes: it notes every operation in a log, and the fault comes at one of them."""
-    folder, log = Path(given["folder"]), Path(given["log"])
-    due = at_operation(given["operation"], given["number"], folder)
-    fault = hook(given["fault"], due, given["error"], everywhere=True)
+    """The hook of a job with several processes: it notes every operation in a log, and the fault comes at one of them.
+
+    Which one is counted in the log that all processes share, since nobody knows which worker gets which work.
+    """
+    folder, log, now = Path(given["folder"]), Path(given["log"]), False
+    fault = hook(given["fault"], lambda operation, path: now, given["error"], everywhere=True)
     if isinstance(fault, PowerCut):
         power = fault
 
@@ -211,8 +199,13 @@ def install(given: Mapping[str, Any], role: str) -> Hook:
         signal.signal(signal.SIGUSR1, lose)
 
     def before(operation: str, path: Path) -> None:
-        with log.open("a") as file:
-            file.write(f"{role} {name_of(operation, path, folder)}\n")
+        nonlocal now
+        line = f"{role} {name_of(operation, path, folder)}"
+        with log.open("ab", buffering=0) as file:
+            file.write(f"{line}\n".encode())
+            end = file.tell()
+        earlier = log.read_bytes()[:end].decode().splitlines()
+        now = line == given["operation"] and earlier.count(line) == given["number"]
         fault(operation, path)
 
     return before

@@ -42,7 +42,7 @@ PATIENCE = 30.0  # seconds for processes to end with their parent
 
 @dataclass(frozen=True)
 class Point:
-    """An operation, by its name, which of that name in its process, and whose: the parent's or a worker's."""
+    """An operation, by its name, which of that name, and whose: the parent's or a worker's."""
 
     role: str
     operation: str
@@ -57,7 +57,7 @@ def start(folder: Path, fault: str, point: Point, error: int = 0, *, forked: boo
     log, group = (folder.with_name(f"{folder.name}.{name}") for name in ("log", "group"))
     log.write_text("")
     given = {"folder": str(folder), "log": str(log), "fault": fault, "error": error}
-    given |= {"operation": point.operation, "number": point.number}
+    given |= {"operation": f"{point.role} {point.operation}", "number": point.number}
 
     def run(folder: Path) -> None:
         signal.alarm(LONGEST)  # a run that hangs ends by it
