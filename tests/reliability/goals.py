@@ -107,7 +107,8 @@ def row(name: str, parts: list[Goal], proofs: dict[tuple[str, str], Proof]) -> s
     missing = f"; {len(found)} of {len(parts)} parts are proved" if len(found) < len(parts) else ""
     held = f"{tried} of {tried}{missing}" if found else "not proved yet"
     commits = ", ".join(dict.fromkeys(proof.commit for proof in found))
-    return f"| {name} | {held} | {parts[0].target} | {sum(proof.seconds for proof in found):,.0f} s | {commits} |"
+    seconds = f"{sum(proof.seconds for proof in found):,.0f} s" if found else ""
+    return f"| {name} | {held} | {parts[0].target} | {seconds} | {commits} |"
 
 
 def page(every: Iterable[Goal], proofs: dict[tuple[str, str], Proof]) -> str:
@@ -119,7 +120,7 @@ def page(every: Iterable[Goal], proofs: dict[tuple[str, str], Proof]) -> str:
             "# Reliability",
             "",
             "Proved by `python -m tests.reliability --nightly`, and written by `python -m tests.reliability --write`;",
-            f"{machines}. Each row has the commit at which it was proved; times are those of a machine that was busy.",
+            f"{machines}. Each row has the commit at which it was proved; others used the machine, too.",
             "What is promised about security is in [SECURITY.md](../SECURITY.md).",
             "",
             "| what is tried | held | target | time | commit |",
