@@ -82,7 +82,7 @@ def test_arguments_rebuild_the_network(network: MLP | CNN | MobileNet | CifarRes
 
 
 def test_reference_networks_by_name() -> None:
-    assert set(NETWORKS) == {"mlp", "cnn", "mobilenet", "resnet_cifar", "resnet", "text"}
+    assert set(NETWORKS) == {"mlp", "cnn", "mobilenet", "resnet_cifar", "resnet", "text", "table"}
     mlp, cnn = build("mlp:inputs=64,classes=10,hidden=32x16"), build("cnn:channels=1,classes=10,width=8")
     assert isinstance(mlp, MLP) and mlp.arguments == {"inputs": 64, "classes": 10, "hidden": [32, 16]}
     assert isinstance(cnn, CNN) and cnn.arguments == {"channels": 1, "classes": 10, "width": 8}
