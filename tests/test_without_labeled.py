@@ -110,7 +110,7 @@ def test_a_student_that_comes_trained_needs_no_folds(tmp_path: Path) -> None:
 def test_what_cannot_be_done_without_labeled_rows_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"the teacher has no rows to be trained on(.|\n)*teacher_epochs=0"):
         alone(debiased, teacher)
-    with pytest.raises(ConfigError, match=r"validation_in_training: there are no labeled rows"):
+    with pytest.raises(ConfigError, match=r"validation_in_training: all gold rows are trained on here"):
         alone(arm(debiased, validation_in_training="half"))
     few = {name: (rows[:8], labels[:8]) for name, (rows, labels) in splits().items() if name == "validation"}
     with pytest.raises(InputError, match=r"too few gold rows(.|\n)*8 rows"):

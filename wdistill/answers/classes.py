@@ -109,8 +109,10 @@ def refuse_unknown(unknown: Mapping[str, int], total: int, classes: Classes, whe
     shown = sorted(many, key=lambda text: -names[text])[:5]
     listed = ", ".join(f"{text!r} ({names[text]:,} times in {total:,} answers)" for text in shown)
     near = classes.nearest(shown[0])
-    alias = f"--alias {shown[0]!r}={near!r} if that is meant, or " if near else ""
-    remedy = f"{alias}name all classes: --classes {','.join([*classes.names[:6], *shown])}"
+    remedy = (
+        f"if it is another name for a class, --alias {shown[0]!r}={near or classes.names[0]!r} (and so on for the others); "
+    )
+    remedy += f"if it is a class of its own, name all of them: --classes {','.join([*classes.names[:6], *shown])}"
     raise bad_input(
         "answers name a class that is not known", where, listed, f"one of {', '.join(classes.names[:20])}", remedy
     )

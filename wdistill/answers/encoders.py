@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from wdistill.answers.input_columns import InputColumns, texts_of
 from wdistill.answers.pool import AnswerPool, missing_rows
 from wdistill.answers.row_models import Values
-from wdistill.tables.join import keys
+from wdistill.tables.join import keys, refuse_repeats, repeated_ids
 from wdistill.text.features import TextFeatures, fit_features
 from wdistill.text.integers import text_rows
 
@@ -41,6 +41,7 @@ class TextEncoder:
 class InputEncoder:
     """Columns of numbers, categories and vectors, side by side."""
 
+    names: tuple[str, ...]
     columns: InputColumns
 
     def __call__(self, values: Values, where: str) -> NDArray[Any]:
@@ -50,7 +51,10 @@ class InputEncoder:
     def record(self) -> dict[str, Any]:
         """What a record of the student says of its inputs, in their order."""
         widths, categories = self.columns.widths, self.columns.categories
-        return {"widths": dict(widths), "categories": {name: list(values) for name, values in categories.items()}}
+        kinds = [
+            {"categories": list(categories[name])} if name in categories else {"width": widths[name]} for name in self.names
+        ]
+        return {"inputs": [{"name": name, **kind} for name, kind in zip(self.names, kinds, strict=True)]}
 
 
 def fit_encoder(pool: AnswerPool) -> TextEncoder | InputEncoder:
@@ -58,14 +62,14 @@ def fit_encoder(pool: AnswerPool) -> TextEncoder | InputEncoder:
     column = pool.options.text
     if column is None:
         _, values, where = next(pool.value_batches())
-        return InputEncoder(InputColumns.of(values, where))
+        return InputEncoder(pool.value_columns, InputColumns.of(values, where))
 
     texts = (texts_of(values[column]) for _, values, _ in pool.value_batches("reading texts"))
     return TextEncoder(column, fit_features(texts))
 
 
-def encode_rows(pool: AnswerPool, ids: pa.Array, encode: Encode) -> NDArray[Any]:
-    """The rows with these ids (n,), in their order, as the encoder makes them (n, …)."""
+def encode_rows(pool: AnswerPool, ids: pa.Array, encode: Encode, named: str = "") -> NDArray[Any]:
+    """The rows with these ids (n,), in their order, as the encoder makes them (n, …); `named` is where the ids stand."""
     wanted = keys(ids)
     order = np.argsort(wanted)
     ordered, there = wanted[order], np.zeros(len(wanted), bool)
@@ -75,11 +79,15 @@ def encode_rows(pool: AnswerPool, ids: pa.Array, encode: Encode) -> NDArray[Any]
         at = np.minimum(np.searchsorted(ordered, own), len(ordered) - 1)
         rows = np.flatnonzero(ordered[at] == own)
         if len(rows):
+            refuse_repeats(batch_ids.take(pa.array(rows)), where)
+            again = batch_ids.take(pa.array(rows[there[order[at[rows]]]])).to_pylist()
+            if again:
+                raise repeated_ids(where, f"such as {', '.join(map(repr, again[:5]))}")
             part = encode({name: column.take(pa.array(rows)) for name, column in values.items()}, where)
             encoded = np.zeros((len(wanted), *part.shape[1:]), part.dtype) if encoded is None else encoded
             encoded[order[at[rows]]], there[order[at[rows]]] = part, True
     if encoded is None or not there.all():
-        raise missing_rows(pool, int((~there).sum()), len(there))
+        raise missing_rows(pool, ids.filter(pa.array(~there)), len(there), named)
     return encoded
 
 

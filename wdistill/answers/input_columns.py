@@ -61,7 +61,11 @@ class InputColumns:
             return part
         width = self.widths[name]
         flat = column.flatten() if _is_listed(column.type) else column
-        values = flat.cast(pa.float32()).fill_null(np.nan).to_numpy(zero_copy_only=False)
+        try:
+            values = pc.cast(flat, pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            expected = "numbers, as in the other rows"
+            raise bad_input("values of another kind", f"{where}, column {name!r}", error, expected, FILL) from None
         if len(values) != width * len(column) or not np.isfinite(values).all():
             bad = np.flatnonzero(~np.isfinite(values)) // width
             found = f"{len(np.unique(bad))} rows with missing or infinite numbers" if len(bad) else "lists of other lengths"
@@ -72,6 +76,12 @@ class InputColumns:
 
 
 FILL = "fill in what is missing, or leave the column out"
+
+
+def deviations(inputs: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Standard deviations (d,) of columns (n, d); 1 where a column is constant."""
+    found = inputs.std(axis=0)
+    return np.where(found > 1e-6 * np.maximum(1.0, abs(inputs.mean(axis=0))), found, 1.0).astype(np.float32)
 
 
 def _is_listed(kind: pa.DataType) -> bool:

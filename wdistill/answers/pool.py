@@ -324,7 +324,7 @@ def _gold_rows(pool: AnswerPool, found: Sequence[tuple[pa.Array, Floats, Mapping
             example = next((batch.parsed.ids[0].as_py() for batch in pool.batches()), None)
             remedy = "write the ids of the answers into the gold labels: they are compared as text"
             raise bad_input("no gold row has an answer", where, text, f"ids as in the answers, such as {example!r}", remedy)
-        checks.warn(f"{text}: they are taught as labels, and tell nothing of the teacher")
+        checks.warn(f"{text}: they are labels alone, and tell nothing of the teacher")
     check_enough_gold(len(ids), "--gold", "use more of them")
     order = pc.sort_indices(ids)
     ids = ids.take(order)
@@ -356,12 +356,14 @@ def _values_of(pool: AnswerPool, ids: pa.Array) -> dict[str, pa.Array]:
     return {name: pa.concat_arrays([columns[name] for _, columns in parts]).take(position) for name in pool.value_columns}
 
 
-def missing_rows(pool: AnswerPool, missing: int, answers: int) -> InputError:
-    """The error for answers whose rows are not in the table of rows."""
+def missing_rows(pool: AnswerPool, missing: pa.Array, total: int, named: str = "") -> InputError:
+    """The error for ids, of answers or `named` elsewhere, that the table of rows does not have."""
     where = f"--pool {pool.rows.files[0]}" if pool.rows is not None else pool.files[0].where
-    found, expected = f"{missing:,} of {answers:,} answers have no row there", "every id of the answers"
+    examples, what = ", ".join(map(repr, missing[:5].to_pylist())), f"ids of {named}" if named else "answers"
+    found = f"{len(missing):,} of {total:,} {what} have no row there" + (f", such as {examples}" if examples else "")
+    expected, remedy = f"every id of {named or 'the answers'}", "add the rows, or leave these ids out"
     return bad_input(
-        "answers for rows that are not there", where, found, expected, "add the rows, or leave their answers out"
+        f"{what} for rows that are not there" if not named else "rows that are not there", where, found, expected, remedy
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from wdistill.answers.input_columns import InputColumns, texts_of
+from wdistill.answers.input_columns import InputColumns, deviations, texts_of
 from wdistill.answers.pool import AnswerPool, GoldRows
 from wdistill.methods.crossfit import fit_fold_forests, folds_of
 from wdistill.text.directions import DIRECTIONS, SAMPLE, directions
@@ -67,7 +67,7 @@ def _of_inputs(pool: AnswerPool, gold: GoldRows) -> RowExperts:
 
     columns = InputColumns.of(gold.values, "gold rows")
     inputs, classes, folds = columns(gold.values, "gold rows"), len(pool.classes), folds_of(gold.labels)
-    mean, scale = inputs.mean(axis=0), inputs.std(axis=0) + 1e-6
+    mean, scale = inputs.mean(axis=0), deviations(inputs)
 
     def sparse(matrix: np.ndarray) -> Any:
         return csr_array((matrix - mean) / scale)

@@ -117,7 +117,7 @@ def advise_answers(sources: Sources, options: AnswerOptions) -> AnswersAdvice:
         write_tables(pool, seen.gold, fit_experts(pool, seen.gold), folder)
         experts = open_experts(table_paths(folder), table_options(pool))
         sample = predict_sample(experts)
-        advice = advise(sample.context, sample.concerns)
+        advice = advise(replace(sample.context, recalibrate=True), sample.concerns)
         advice = replace(advice, unlabeled=sample.rows, sampled=sample.drawn)
     return _judged(pool, seen, advice, sample.context, sample.ids)
 

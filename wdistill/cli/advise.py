@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wdistill.weights.diagnostics import Bin
 
 CLASSES = 10  # shown at most, those with the lowest accuracies
-KINDS = {"forest": "forest", "second": "second student"}  # models trained on labels alone
+KINDS = {"forest": "forest", "second": "second student", "student": "student"}  # models trained on labels alone
 REASONS = 5  # lines after the verdict, at most
 TEXT = 60  # characters of a text that are shown
 FEW = 5  # texts that are shown without --details

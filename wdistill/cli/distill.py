@@ -25,7 +25,8 @@ cnn:channels=1,classes=10,width=16; mobilenet:channels=3,classes=10,width=0.5 (a
 resnet_cifar:channels=3,classes=10,depth=56 (11, 20, 29, …; with version=1 8, 14, 20, …);
 resnet:channels=3,classes=1000,depth=50 (or 18); or text:classes=2, whose inputs are rows of hashed words
 answers and gold: as for `wdistill correct`; the student is text (with --text), table (with --inputs; table:hidden=32x32), or
-a package.module:function that reads such rows; by default one arm, best
+a package.module:function that reads such rows; by default one arm, best, and other settings than those below, which suit
+such a student and the number of rows
 a teacher may also be its stored predictions: a table with the columns id and teacher, joined by id
 the same command, started again after any end, resumes where it stopped
 exit codes: 0 done, 2 bad input or options, 3 cannot write or damaged, 4 not a number, 5 another process is writing,
@@ -58,7 +59,12 @@ def add(commands: Any) -> None:
         help="rows that teacher and student are trained on; without them, for a teacher that comes trained or as a table, "
         "the gold rows are in their place",
     )
-    flag("--validation", type=Path, metavar="V", help="gold rows, with a true label: only best trains on them")
+    flag(
+        "--validation",
+        type=Path,
+        metavar="V",
+        help="gold rows, with a true label: trained on by best, and without --labeled",
+    )
     flag("--unlabeled", type=Path, metavar="U", help="rows for the teacher to label")
     add_sources(distill, required=False)
     flag("--test", type=Path, metavar="X", help="rows to measure the student on; with --answers by id and label, as --gold")
@@ -90,6 +96,9 @@ def run_distill(arguments: argparse.Namespace) -> None:
     if report is None:
         return
     console.print(terminal_table(str(arguments.folder), [report.outcome]))
+    teacher = report.outcome.accuracies.get("teacher", {}).get("test")
+    if teacher is not None:
+        console.print(f"The teacher itself is right on {100 * teacher:.2f} % of the test rows.", highlight=False)
     for name, why in choices([report.outcome]):
         console.print(printable(f"{name}: {why}"), markup=False, highlight=False, soft_wrap=True)
     status = "was finished before: nothing has changed" if finished else "written: look at report.html"
@@ -131,7 +140,8 @@ def _from_answers(arguments: argparse.Namespace) -> Report:
     from wdistill.training.answers import distill_files
 
     need_sklearn("distill --answers")
-    _check_flags(arguments, others=("teacher", "labeled", "validation", "unlabeled", "advise", "details"))
+    others = ("teacher", "labeled", "validation", "unlabeled", "advise", "details", "kind", "teacher_epochs")
+    _check_flags(arguments, others=others)
     names = None if arguments.classes is None else read_class_names(arguments.classes)
     flags = {name: value for name, value in flags_given(arguments, AnswerOptions).items() if name in OF_ANSWERS}
     options = read_settings(AnswerOptions, {**flags, "classes": names})

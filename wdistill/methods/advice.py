@@ -178,11 +178,15 @@ def _two_digits(rows: float) -> int:
     return int(np.ceil(max(rows, 1.0) / unit) * unit)
 
 
+def _supervised(context: Context) -> list[str]:
+    """Models trained on labels alone; where the gold rows are all labels there are, the student is one."""
+    student = ["student"] if context.recalibrate and "student" in context.validation else []
+    return [*student, *(name for name in SUPERVISED if name in context.auxiliary)]
+
+
 def _better_alone(context: Context, right: NDArray[np.bool_]) -> str:
     """The best model on gold trained on labels alone, if it beats the teacher, whose correct rows are `right` (m,)."""
-    right_by_model = {
-        name: context.validation[name].argmax(axis=1) == context.labels for name in SUPERVISED if name in context.auxiliary
-    }
+    right_by_model = {name: context.validation[name].argmax(axis=1) == context.labels for name in _supervised(context)}
     best = max(right_by_model, key=lambda name: int(right_by_model[name].sum()), default="")
     won, lost = (
         (int(rows.sum()) for rows in (right_by_model[best] & ~right, right & ~right_by_model[best])) if best else (0, 0)
@@ -217,7 +221,10 @@ def _accuracies(context: Context, estimate: GainEstimate, teacher: Interval) -> 
         "teacher": teacher,
         "posterior, on gold": on_gold(estimate.out_of_fold),
         "posterior, expected": Interval(*(float(np.clip(x, 0, 1)) for x in (value, value - below, value + above))),
-        **{f"{name} alone": on_gold(context.validation[name]) for name in context.auxiliary},
+        **{
+            f"{name} alone": on_gold(context.validation[name])
+            for name in dict.fromkeys([*_supervised(context), *context.auxiliary])
+        },
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
@@ -21,24 +21,25 @@ from wdistill.answers.api import options_of
 from wdistill.answers.encoders import InputEncoder, TextEncoder, encode_rows, fit_encoder, present_ids
 from wdistill.answers.frames import as_files
 from wdistill.answers.gold_labels import labels_in, read_gold_labels
+from wdistill.answers.input_columns import deviations
 from wdistill.answers.pool import AnswerPool, GoldRows, open_pool, survey, usable
 from wdistill.answers.request import AnswerOptions, Sources
 from wdistill.core import checks
-from wdistill.core.errors import LeakError, bad_value
+from wdistill.core.errors import InputError, LeakError, bad_input, bad_value
 from wdistill.core.progress import say
 from wdistill.methods.best import best
-from wdistill.runs.recipe import Recipe
+from wdistill.runs.recipe import Recipe, read_recipe
 from wdistill.training.data import Data
 from wdistill.training.distill import train_arms
 from wdistill.training.models.networks import NamedNetwork, TableMLP, build_with
 from wdistill.training.models.text import TEXT_RECIPE, text_bag
 from wdistill.training.prepare import prepare
-from wdistill.training.run import Report, open_run
+from wdistill.training.run import Report, Run, open_run
 from wdistill.weights.confidence import Floats
 
 TABLE_RECIPE: Mapping[str, str | int | float] = {"rate": 0.002, "schedule": "linear", "epochs": 20}  # as TEXT_RECIPE
-LEAST_STEPS = {"text": 200, "table": 1_000}  # of a training, however few rows there are
-STEPS = 32  # of an epoch with few rows; with many, of more rows each
+LEAST_STEPS = {"text": 100, "table": 1_000}  # of a training, however few rows there are
+STEPS = 8  # of an epoch with few rows; with many, of more rows each
 SMALLEST, LARGEST = 16, 256  # rows of a step
 
 
@@ -82,7 +83,7 @@ def distill_answers(
     test: Any = None,
     student: str | nn.Module | Callable[[], nn.Module] | None = None,
     rule: Any = None,
-    recipe: Recipe | None = None,
+    recipe: Recipe | Mapping[str, Any] | None = None,
     run: str | Path | None = None,
     **options: Any,
 ) -> Report:
@@ -90,13 +91,17 @@ def distill_answers(
 
     `answers`, `gold`, `rows` and `options` are those of `correct`; text="text" or inputs=["age", "town"] name what the
     student reads. `test`: more labeled rows, to measure it on. `student`: "text" (the default with text), "table" (with
-    inputs; "table:hidden=32x32"), or a module that reads such rows. `rule`, `recipe`, `run`: as in `distill`; by default
-    the arm `best`, and settings that suit such a student and the number of rows.
+    inputs; "table:hidden=32x32"), or a module that reads such rows. `rule`, `run`: as in `distill`; by default the arm
+    `best`. `recipe`: settings that differ from those that suit such a student and the number of rows, such as
+    {"epochs": 5}; or a whole Recipe, which then names the arms too.
     """
     settings = options_of(options)
     with as_files(answers=answers, gold=gold, rows=rows, test=test) as path:
         sources = Sources([path("answers") or ""], path("gold"), path("rows"))
-        complete = (lambda defaults: Recipe(**defaults)) if recipe is None else (lambda defaults: recipe)
+
+        def complete(defaults: Mapping[str, Any]) -> Recipe:
+            return recipe if isinstance(recipe, Recipe) else read_recipe([], recipe or {}, defaults)
+
         return distill_files(sources, settings, path("test"), student, rule, complete, run)
 
 
@@ -111,17 +116,39 @@ def distill_files(
 ) -> Report:
     """The same from files; `rule` None: the arms that the recipe names. `complete` makes a recipe of default settings."""
     kind = "text" if options.text else "table"
-    complete(default_recipe(kind, 1, 1))  # its errors come before anything is read
+    _check_student(student, kind)
+    _check_recipe(complete(default_recipe(kind, 1, 1)), options)  # errors come before anything is read
     with checks.collect_warnings() as messages:
         splits = read_splits(sources, options, test)
         recipe = complete(default_recipe(kind, len(splits.validation.ids), len(splits.unlabeled.ids)))
+        made = make_student(student, splits)
         with open_run(rule, recipe, run) as this_run:
             this_run.messages.extend(messages)
             parts = (splits.labeled, splits.validation, splits.unlabeled, splits.test)
-            made = make_student(student, splits)
             prepared = prepare(this_run, splits.teacher, made, *parts, gold_as_labeled=True)
+            _check_same(this_run, splits.record)
             this_run.remember(**splits.record)
             return train_arms(this_run, prepared)
+
+
+def _check_recipe(recipe: Recipe, options: AnswerOptions) -> None:
+    """Refuse settings that answers decide themselves."""
+    if recipe.kind != "probabilities":
+        expected, remedy = "probabilities, as answers are read", "leave it out"
+        raise bad_value("is for a teacher given as a table", "recipe: kind", recipe.kind, expected, remedy)
+    if options.targets != "soft" and recipe.targets != options.targets:
+        expected, remedy = "one of them", 'set it in the recipe: {"targets": "hard"}'
+        raise bad_value("targets are a setting of the recipe here", "targets", options.targets, expected, remedy)
+
+
+def _check_same(run: Run, record: Mapping[str, Any]) -> None:
+    """Refuse a run of other classes or columns."""
+    for name, value in record.items():
+        then = run.store.state.get(name, value)
+        if then != value:
+            found, expected = f"{name}: {then} → {value}", "the answers that the run was begun with"
+            remedy = "undo these changes to resume it, or name another folder for a new run"
+            raise bad_value("this folder holds a run of something else", str(run.folder), found[:500], expected, remedy)
 
 
 def read_splits(sources: Sources, options: AnswerOptions, test: str | None) -> AnsweredSplits:
@@ -136,16 +163,25 @@ def read_splits(sources: Sources, options: AnswerOptions, test: str | None) -> A
     assert gold is not None
     say(seen.said(pool))
     say(f"{pool.gold.said()}; classes: {', '.join(pool.classes.names[:20])}")
-    judged = _test_labels(pool, test)
+    judged = None if test is None else _test_rows(pool, test)
     encoder = fit_encoder(pool)
-    ids, teacher = _unlabeled(pool, {*judged})
+    answered = _answered(pool)
+    held_out = pa.array([*pool.numbers, *(judged.labels if judged and not judged.apart else ())], pa.string())
+    kept = ~pc.is_in(answered.ids, value_set=held_out).to_numpy(zero_copy_only=False)
+    ids, teacher = answered.ids.filter(pa.array(kept)), answered.teacher[kept]
+    if not len(ids):
+        raise checks.no_rows("--answers")
     splits = {
         "labeled": _unanswered(pool, gold, encoder),
         "validation": Data(encoder(gold.values, "gold rows"), gold.labels, _names(gold.ids)),
         "unlabeled": Data(encode_rows(pool, ids, encoder), None, _names(ids)),
-        "test": _test_split(pool, test, judged, encoder),
+        "test": None if judged is None else _test_split(pool, judged, encoder),
     }
     predictions = {"validation": gold.teacher, "unlabeled": teacher}
+    if judged is not None and not judged.apart:
+        place = pc.index_in(pa.array(list(judged.labels), pa.string()), value_set=answered.ids)
+        if not place.null_count:  # the teacher is measured on the same rows
+            predictions["test"] = answered.teacher[place.to_numpy()]
     trimmed = _without_padding(splits) if options.text else splits
     return AnsweredSplits(predictions, **trimmed, classes=pool.classes.names, encoder=encoder)
 
@@ -165,62 +201,110 @@ def _used_columns(rows: NDArray[np.integer]) -> int:
 
 
 def _unanswered(pool: AnswerPool, gold: GoldRows, encoder: TextEncoder | InputEncoder) -> Data | None:
-    """Gold rows without a usable answer: they tell nothing of the teacher, and are labels all the same."""
+    """Gold rows without a usable answer, which are labels all the same: their texts or inputs stand in the gold file, or
+    where those of the answers stand."""
     others = sorted({*pool.numbers} - {*gold.ids.to_pylist()})
-    there = present_ids(pool, others)
-    if not there:
+    if not others:
         return None
-    ids = pa.array(there, pa.string())
-    return Data(encode_rows(pool, ids, encoder), np.array([pool.numbers[key] for key in there]), _names(ids))
+    own = [key for key in others if _has_values(pool.gold.records[key], pool.value_columns)]
+    there = present_ids(pool, [key for key in others if key not in {*own}])
+    lost = len(others) - len(own) - len(there)
+    if lost:
+        checks.warn(f"{lost:,} gold rows are not among the rows, and have no text of their own: they are left out")
+    parts = [encoder(_record_values(pool, pool.gold.records, own, "--gold"), "--gold")] if own else []
+    parts += [encode_rows(pool, pa.array(there, pa.string()), encoder)] if there else []
+    if not parts:
+        return None
+    ids = [*own, *there]
+    labels = np.array([pool.numbers[key] for key in ids])
+    return Data(np.concatenate(parts), labels, _names(pa.array(ids, pa.string())))
 
 
-def _unlabeled(pool: AnswerPool, judged: set[str]) -> tuple[pa.Array, Floats]:
-    """Ids (n,) and probabilities (n, K) of the answers that can be used, without gold and test rows."""
+@dataclass(frozen=True, eq=False)
+class _Answered:
+    """All answers that can be used, of gold and test rows too."""
+
+    ids: pa.Array  # (n,)
+    teacher: Floats  # (n, K)
+
+
+def _answered(pool: AnswerPool) -> _Answered:
     ids, teacher = list[pa.Array](), list[Floats]()
-    others = pa.array([*pool.numbers, *judged], pa.string())
     for batch in pool.batches():
-        kept = ~pc.is_in(batch.parsed.ids, value_set=others).to_numpy(zero_copy_only=False)
-        if pool.options.refusals == "drop":
-            kept &= batch.parsed.answered
+        kept = batch.parsed.answered | (pool.options.refusals == "uniform")
         ids.append(batch.parsed.ids.filter(pa.array(kept)))
         teacher.append(usable(batch.parsed, pool)[kept])
-    if not sum(map(len, ids)):
-        raise checks.no_rows("--answers")
-    return pa.concat_arrays(ids), np.concatenate(teacher)
+    return _Answered(pa.concat_arrays(ids), np.concatenate(teacher))
 
 
-def _test_labels(pool: AnswerPool, test: str | None) -> dict[str, int]:
-    """The classes of the test rows, by id."""
-    if test is None:
-        return {}
-    labels = read_gold_labels(test, pool.options.label, pool.options.gold_id or pool.options.id, "--test")
-    numbers = labels_in(labels, pool.classes, f"--test {test}")
-    shared = sorted(set(numbers) & set(pool.numbers))
+@dataclass(frozen=True, eq=False)
+class _TestRows:
+    """The file of test rows, read."""
+
+    where: str
+    labels: Mapping[str, int]  # by id
+    records: Mapping[str, Mapping[str, Any]]  # by id, with all other fields
+    apart: bool  # its ids are not those of the answers, whose rows are only counted
+
+
+def _test_rows(pool: AnswerPool, test: str) -> _TestRows:
+    where, key = f"--test {test}", pool.options.gold_id or pool.options.id
+    try:
+        found = read_gold_labels(test, pool.options.label, key, "--test")
+    except InputError:
+        found = read_gold_labels(test, None, key, "--test")  # its column of labels may have another name
+    numbers = labels_in(found, pool.classes, where)
+    apart = any(file.counts_rows for file in pool.files)
+    shared = [] if apart else sorted(set(numbers) & set(pool.numbers))
     if shared:
         raise LeakError(
             "test rows are among the gold rows",
-            where=f"--test {test}",
+            where=where,
             found=f"{len(shared):,} of {len(numbers):,} rows, such as {', '.join(map(repr, shared[:5]))}",
             expected="rows that the student is not trained on",
             remedy="leave them out of one of the two files",
         )
-    return numbers
+    return _TestRows(where, numbers, found.records, apart)
 
 
-def _test_split(
-    pool: AnswerPool, test: str | None, numbers: Mapping[str, int], encoder: TextEncoder | InputEncoder
-) -> Data | None:
+def _test_split(pool: AnswerPool, rows: _TestRows, encoder: TextEncoder | InputEncoder) -> Data:
     """The test rows: their texts or inputs stand in their own file, or where those of the answers stand."""
-    if test is None:
-        return None
-    labels = read_gold_labels(test, pool.options.label, pool.options.gold_id or pool.options.id, "--test")
-    ids, names = pa.array(list(numbers), pa.string()), pool.value_columns
-    if all(name in labels.records[key] for key in numbers for name in names):
-        values = {name: pa.array([labels.records[key][name] for key in numbers]) for name in names}
-        inputs = encoder(values, f"--test {test}")
+    ids, names = pa.array(list(rows.labels), pa.string()), pool.value_columns
+    if all(_has_values(rows.records[key], names) for key in rows.labels):
+        inputs = encoder(_record_values(pool, rows.records, list(rows.labels), rows.where), rows.where)
+    elif rows.apart:
+        found, expected = "ids and labels alone", f"columns {', '.join(names)}: the answers have no ids to join by"
+        raise bad_input("test rows without texts or inputs", rows.where, found, expected, "add them to the file")
     else:
-        inputs = encode_rows(pool, ids, encoder)
-    return Data(inputs, np.array(list(numbers.values())), _names(ids))
+        inputs = encode_rows(pool, ids, encoder, rows.where)
+    return Data(inputs, np.array(list(rows.labels.values())), _names(ids))
+
+
+def _has_values(record: Mapping[str, Any], names: Sequence[str]) -> bool:
+    return all(record.get(name) is not None for name in names)
+
+
+def _record_values(
+    pool: AnswerPool, records: Mapping[str, Mapping[str, Any]], ids: Sequence[str], where: str
+) -> dict[str, pa.Array]:
+    """Texts or inputs of some rows, from the records of their own file."""
+    try:
+        return {name: pa.array([records[key][name] for key in ids]) for name in pool.value_columns}
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        remedy = "write one kind of values into a column"
+        raise bad_input("values of different kinds in one column", where, error, "texts, or numbers", remedy) from None
+
+
+def _check_student(student: Any, kind: str) -> None:
+    """Refuse the name of a student that reads something else."""
+    name = student.partition(":")[0] if isinstance(student, str) else kind
+    if name in ("text", "table") and name != kind:
+        reads = {"text": "texts", "table": "columns of numbers"}
+        found, expected = (
+            f"{reads[kind]} to read",
+            f"--student {kind}, or --{'text' if kind == 'table' else 'inputs'} COLUMN",
+        )
+        raise bad_value(f"it reads {reads[name]}", f"--student {student}", found, expected, "name the other student")
 
 
 def make_student(student: Any, splits: AnsweredSplits) -> nn.Module | Callable[[], nn.Module]:
@@ -231,15 +315,9 @@ def make_student(student: Any, splits: AnsweredSplits) -> nn.Module | Callable[[
         made: nn.Module | Callable[[], nn.Module] = name
         return made
     kind, _, arguments = name.partition(":")
-    if kind == "text" and not arguments:
-        if not isinstance(encoder, TextEncoder):
-            expected = "--student table with --inputs, or --text COLUMN"
-            raise bad_value("it reads texts", "--student text", "--inputs", expected, "name a student that reads numbers")
+    if kind == "text" and not arguments and isinstance(encoder, TextEncoder):
         return text_bag(encoder.features, classes)
     if kind == "table" and "inputs=" not in arguments:
-        if isinstance(encoder, TextEncoder):
-            expected = "--student text with --text, or --inputs COLUMN,…"
-            raise bad_value("it reads numbers", f"--student {name}", "--text", expected, "name a student that reads texts")
         return _table_student(name, splits.unlabeled.inputs, classes)
     return NamedNetwork(name)
 
@@ -251,7 +329,7 @@ def _table_student(name: str, inputs: NDArray[np.float32], classes: int) -> Call
         network = build_with(name, inputs=inputs.shape[1], classes=classes)
         assert isinstance(network, TableMLP)
         network.mean.copy_(torch.from_numpy(inputs.mean(axis=0)))
-        network.scale.copy_(torch.from_numpy(inputs.std(axis=0) + 1e-6))
+        network.scale.copy_(torch.from_numpy(deviations(inputs)))
         return network
 
     return make

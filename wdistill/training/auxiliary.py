@@ -144,7 +144,8 @@ def by_forests(
     @cache
     def forests() -> FoldForests:
         assert labeled.labels is not None and validation.labels is not None
-        rows, gold = (read(split.inputs, slice(0, len(split))) for split in (labeled, validation))
+        gold = read(validation.inputs, slice(0, len(validation)))
+        rows = read(labeled.inputs, slice(0, len(labeled))) if len(labeled) else gold[:0]
         labels = labeled.labels.numpy(), validation.labels.numpy()
         return fit_fold_forests((rows, labels[0]), (gold, labels[1]), folds, classes, seed % 2**32)
 

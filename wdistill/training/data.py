@@ -122,15 +122,15 @@ class Duplicates:
     test_in_labeled: int
 
 
-def find_duplicates(splits: Mapping[str, Split]) -> Duplicates:
-    """Compare the inputs of all splits that are in memory or in a file."""
+def find_duplicates(splits: Mapping[str, Split], *, gold_as_labeled: bool = False) -> Duplicates:
+    """Compare the inputs of all splits that are in memory or in a file; `gold_as_labeled`: gold rows are trained on too."""
     keys = {name: _row_keys(split.inputs) for name, split in splits.items()}
     gold, unlabeled = keys["validation"], keys["unlabeled"]
     labeled = keys.get("labeled", gold[:0])
     by_chance = among(unlabeled, labeled)
     gold_in_labeled = leaked(np.isin(gold, labeled), by_chance)
     gold_in_unlabeled = leaked(np.isin(gold, unlabeled), by_itself(unlabeled))
-    trained = keys.get("labeled", gold)
+    trained = np.concatenate([labeled, gold]) if gold_as_labeled else labeled
     test_in_labeled = leaked(np.isin(keys.get("test", gold[:0]), trained), among(unlabeled, trained))
     return Duplicates(
         gold_in_labeled=gold_in_labeled,

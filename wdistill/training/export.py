@@ -36,6 +36,7 @@ from wdistill.core.sealed import digest_of
 from wdistill.runs.arms import first_of, folder_of
 from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.runs.folder import read_run
+from wdistill.text.integers import LENGTH
 from wdistill.training import tensors
 from wdistill.training.batch import Batch, by_name, from_names, logits_of, rows_in
 from wdistill.training.models.networks import NETWORKS, build
@@ -175,6 +176,8 @@ def export_run(run: Path, folder: Path, arm: str | None = None, *, trust_code: b
         expected, remedy = "inputs of one tensor", "call export_student(report.student, {…}, folder, source)"
         raise bad_value(what, str(run), found, expected, remedy)
     shape, dtype = inputs["shape"], inputs["dtype"]
+    if network == "text":
+        shape = [1, LENGTH]  # a run may have had shorter texts
     noise = torch.rand(1, *shape[1:], generator=torch.Generator().manual_seed(0))
     example = torch.zeros(1, *shape[1:], dtype=getattr(torch, dtype)) if dtype.startswith("int") else noise
     made_of = {name: state[name] for name in ("class_names", "columns") if name in state}

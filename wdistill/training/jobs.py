@@ -42,7 +42,7 @@ class TrainingJob:
     rule: Rule[...] | MethodArm | None = None  # of an arm
     teacher: nn.Module | None = None  # of an arm with VID; its parameters are those of the run
     auxiliary: tuple[str, ...] = ()  # of an arm: the auxiliary models whose predictions are stored
-    gold_as_labeled: bool = False  # the labeled rows are the gold rows
+    gold_as_labeled: bool = False  # the last labeled rows are the gold rows
     fold: int | None = None  # of an auxiliary model: the fold of gold rows that it is not trained on
     folds: np.ndarray | None = None  # of an auxiliary model: the fold of every gold row
 

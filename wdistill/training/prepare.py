@@ -52,12 +52,12 @@ class Prepared:
     @property
     def training_splits(self) -> dict[str, Split]:
         """The splits as auxiliary models are trained on them: labeled rows that are gold rows too are left out."""
-        labeled, gold = self.splits["labeled"], self.splits["validation"]
-        is_gold = np.arange(len(labeled)) >= len(labeled) - len(gold)
-        return {
-            **self.splits,
-            "labeled": drop_rows(labeled, is_gold if self.gold_as_labeled else self.duplicates.labeled_in_gold),
-        }
+        labeled, others = self.splits["labeled"], self.duplicates.labeled_in_gold
+        if not self.gold_as_labeled:
+            return {**self.splits, "labeled": drop_rows(labeled, others)}
+        is_gold = np.arange(len(labeled)) >= len(labeled) - len(self.splits["validation"])
+        is_gold[: len(others)] |= others
+        return {**self.splits, "labeled": drop_rows(labeled, is_gold)}
 
     @property
     def concerns(self) -> tuple[Concern, ...]:
@@ -107,7 +107,8 @@ def prepare(
         if name not in passed:
             expected = "inputs" if name == "unlabeled" else "a pair (inputs, labels), or Data"
             raise wrong_type("no rows", name, None, expected, f"pass {name}=…")
-    splits, duplicates = _splits(run, passed)
+    gold_as_labeled = gold_as_labeled or labeled is None
+    splits, duplicates = _splits(run, passed, gold_as_labeled)
     if run.recipe.augmentation:
         check_images(first_row(splits["validation"].inputs), run.recipe.augmentation)
     student_module = _instantiate(student, "student", run.recipe.seed)
@@ -119,7 +120,6 @@ def prepare(
     with_ids = {name: split for name, split in splits.items() if has_ids(passed[name])}
     tables = read_tables(teacher, splits, with_ids, classes, run.recipe.kind) if teacher_module is None else None
     _check_arms(run, splits)
-    gold_as_labeled = gold_as_labeled or labeled is None
     if gold_as_labeled:
         _check_gold_as_labeled(run, splits, teacher_module)
     for recipe in dict.fromkeys(arm.recipe(run.recipe) for arm in run.arms.values()):
@@ -133,7 +133,7 @@ def prepare(
     return Prepared(splits, duplicates, teacher_module, student_module, tables, classes, passed_splits, gold_as_labeled)
 
 
-def _splits(run: Run, passed: Mapping[str, Any]) -> tuple[dict[str, Split], Duplicates]:
+def _splits(run: Run, passed: Mapping[str, Any], gold_as_labeled: bool) -> tuple[dict[str, Split], Duplicates]:
     with_labels, folder = ("labeled", "validation", "test"), run.folder / INPUTS
     to_file = run.recipe.workers > 1
     splits = {
@@ -141,7 +141,7 @@ def _splits(run: Run, passed: Mapping[str, Any]) -> tuple[dict[str, Split], Dupl
         for name, data in passed.items()
     }
     _check_kinds(splits)
-    duplicates = find_duplicates(splits)
+    duplicates = find_duplicates(splits, gold_as_labeled=gold_as_labeled)
     if "labeled" in splits:
         by_id = has_ids(passed["labeled"]) and has_ids(passed["validation"])
         check_leak(splits["labeled"], splits["validation"], duplicates, by_id=by_id)
@@ -152,7 +152,7 @@ def _splits(run: Run, passed: Mapping[str, Any]) -> tuple[dict[str, Split], Dupl
     if same is not None:
         checks.warn(f"{len(same) - len(np.unique(same))} validation rows repeat the inputs of another one")
     if duplicates.test_in_labeled:
-        trained = "labeled" if "labeled" in splits else "validation"
+        trained = "validation" if gold_as_labeled else "labeled"
         checks.warn(
             f"{duplicates.test_in_labeled} test rows are also among the {trained} rows: test accuracies are too good"
         )
@@ -243,8 +243,10 @@ def _check_gold_as_labeled(run: Run, splits: Mapping[str, Split], teacher: nn.Mo
     for name, arm in run.arms.items():
         own = arm.recipe(recipe)
         if own.validation_in_training == "half":
-            expected, remedy = "yes or no: without labeled rows all gold rows are trained on", "leave it out"
-            raise bad_value("there are no labeled rows", f"arm {name}: validation_in_training", "half", expected, remedy)
+            expected, remedy = "yes or no: without labeled rows gold rows take their place", "leave it out"
+            raise bad_value(
+                "all gold rows are trained on here", f"arm {name}: validation_in_training", "half", expected, remedy
+            )
         if own.refresh is not None and own.validation_in_training == "no":
             checks.warn(
                 f"refresh = {own.refresh} without labeled rows: the student is trained on the gold rows, and its losses on "
