@@ -173,6 +173,14 @@ def test_rows_without_ids_are_not_joined_to_test_rows() -> None:
     assert len(splits.unlabeled.ids) == 220 and splits.test is not None and len(splits.test.ids) == 60
 
 
+def test_a_list_of_records_is_a_frame_and_the_report_names_the_classes() -> None:
+    records = [
+        {"id": key, "text": text, "label": said} for key, text, said in zip(ROWS.ids, ROWS.texts, ROWS.labels, strict=True)
+    ]
+    report = go(answers=records)
+    assert report.classes == CLASSES and students(report) == students(go())
+
+
 def test_the_teacher_is_measured_on_test_rows_that_it_answered() -> None:
     outcome = go(test=labels(TEST)).outcome
     right = np.mean(TEST.teacher.argmax(axis=1) == TEST.truth)

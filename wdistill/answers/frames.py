@@ -19,7 +19,7 @@ from wdistill.tables.output import parquet_writer
 
 EXPECTED = (
     "a path, a pandas or polars frame, a pandas Series, an Arrow table, a Hugging Face dataset, a dict of columns, "
-    "or an array (n, K)"
+    "a list of dicts, or an array (n, K)"
 )
 
 
@@ -27,6 +27,9 @@ def to_arrow(frame: Any, name: str, *, indexed: bool = False) -> pa.Table:
     """A frame as an Arrow table; `indexed`: the index of pandas is the column `id`, where there is no such column."""
     if isinstance(frame, pa.Table):
         return frame
+    if isinstance(frame, list) and frame and all(isinstance(row, dict) for row in frame):
+        names = dict.fromkeys(name for row in frame for name in row)
+        return _from_columns({each: [row.get(each) for row in frame] for each in names}, name)
     if isinstance(frame, Mapping):
         return _from_columns(frame, name)
     array = frame.detach().cpu().numpy() if hasattr(frame, "detach") else frame

@@ -16,7 +16,7 @@ from wdistill.answers.classes import Classes, make_classes, ordered, plain, refu
 from wdistill.answers.forms import as_text
 from wdistill.answers.gold_labels import Annotated, GoldLabels, collect, labels_in, read_gold_labels, values_of
 from wdistill.answers.parsed import SOURCES, Parsed
-from wdistill.answers.read import BATCH, ROWS, AnswerBatch, AnswerFile, Columns, count_names, open_answers
+from wdistill.answers.read import BATCH, IDS, ROWS, AnswerBatch, AnswerFile, Columns, count_names, open_answers
 from wdistill.answers.request import AnswerOptions, Sources
 from wdistill.core import checks
 from wdistill.core.errors import InputError, bad_input, bad_value
@@ -51,6 +51,8 @@ class AnswerPool:
     def hint(self) -> str:
         """What could be named and was not: a column of texts."""
         there = [name for file in self.files for name in file.columns if name.casefold() in TEXTS]
+        if not self.value_columns and all(file.form == BATCH for file in self.files):
+            return "Batch files carry no texts: with --pool FILE and --text COLUMN, models of the texts correct the teacher."
         if self.value_columns or not there:
             return ""
         return f"The answers have a column {there[0]!r}: with --text {there[0]}, models of the texts correct the teacher."
@@ -70,7 +72,7 @@ class AnswerPool:
     def row_batches(self, what: str = "reading rows") -> Iterator[tuple[pa.Array, Mapping[str, pa.Array], str]]:
         """Ids, texts or inputs, and place, of the rows in their own table."""
         assert self.rows is not None
-        key = self.options.id if self.options.id in self.rows.columns else "id"
+        key = next(name for name in (self.options.id, *IDS) if name in self.rows.columns)
         schema = pa.schema([self.rows.schema.field(name) for name in (key, *self.value_columns)])
         with progress(what, self.rows.rows_about) as tick:
             for location, batch in self.rows.batches(schema, ROWS):
@@ -150,7 +152,7 @@ def _check_id_names(files: Sequence[AnswerFile], table: Table | None, gold: Gold
         found, expected = f"columns {', '.join(sorted(columns))}"[:300], f"a column {options.gold_id!r}"
         raise bad_input("no such column", "--gold", found, expected, "correct --gold-id")
     there = table.columns if table is not None else ()
-    if table is not None and not {"id", options.id} & {*there}:
+    if table is not None and not {*IDS, options.id} & {*there}:
         found, expected = f"columns {', '.join(there)}", "ids in a column 'id', as in the answers"
         raise bad_input("no ids", f"--pool {table.files[0]}", found, expected, "name the column of the ids: --id COLUMN")
     if options.id is not None and all(file.form == BATCH for file in files) and options.id not in {*columns, *there}:

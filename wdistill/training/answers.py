@@ -155,7 +155,9 @@ def read_splits(sources: Sources, options: AnswerOptions, test: str | None) -> A
     """Read answers, gold labels and rows, and make inputs of them."""
     if not options.text and not options.inputs:
         expected = "--text COLUMN or --inputs COLUMN,…: what the student shall read"
-        raise bad_value("a student needs the rows themselves", "--answers", "neither of both", expected, "name a column")
+        raise bad_value(
+            "a student needs the rows themselves", "--answers", "neither --text nor --inputs", expected, "name a column"
+        )
     pool = open_pool(sources, options)
     with TemporaryDirectory(prefix="wdistill-") as scratch:
         seen = survey(pool, Path(scratch))

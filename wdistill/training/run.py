@@ -48,6 +48,7 @@ class Report:
 
     outcome: Outcome
     students: Mapping[str, nn.Module]  # by arm, with their final parameters, in eval mode
+    classes: tuple[str, ...] = ()  # their names in the order of the logits, where they are known
 
     @property
     def student(self) -> nn.Module:
@@ -206,7 +207,7 @@ class Run:
             parameters = tensors.from_bytes(self._arm(name).read("parameters.safetensors"), name)
             students[name] = copy.deepcopy(student).eval()
             tensors.load_parameters(students[name], parameters, name)
-        return Report(read_run(self.folder), students)
+        return Report(read_run(self.folder), students, tuple(self.store.state.get("class_names", ())))
 
     def _tidy(self) -> None:
         from wdistill.report.page import page
