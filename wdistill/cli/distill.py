@@ -96,9 +96,6 @@ def run_distill(arguments: argparse.Namespace) -> None:
     if report is None:
         return
     console.print(terminal_table(str(arguments.folder), [report.outcome]))
-    teacher = report.outcome.accuracies.get("teacher", {}).get("test")
-    if teacher is not None:
-        console.print(f"The teacher itself is right on {100 * teacher:.2f} % of the test rows.", highlight=False)
     for name, why in choices([report.outcome]):
         console.print(printable(f"{name}: {why}"), markup=False, highlight=False, soft_wrap=True)
     status = "was finished before: nothing has changed" if finished else "written: look at report.html"
