@@ -51,7 +51,7 @@ from wdistill.weights.debiased import debiased
 from wdistill.weights.rules import oracle, shuffled, unweighted
 
 LABELED, GOLD, TEST = 80, 300, 500  # the rest of the 1797 rows is unlabeled
-TRIALS = 6
+TRIALS = 4
 RECIPE = Recipe(teacher_epochs=60, student_epochs=150, epochs=30, batch_size=64, rate=0.01, device="cpu")
 AS_LABELS: dict[str, Any] = {"validation_in_training": "yes"}
 NATURAL = {
