@@ -11,7 +11,7 @@ def add(commands: Any) -> None:
     """The command and its flag."""
     demo = commands.add_parser(
         "demo",
-        help="what to train a student on: verdict and paired trials on real data, in about two minutes",
+        help="what to train a student on: verdict and paired trials on real data, in less than two minutes",
         description="Advice, then paired trials of unweighted, labels alone, the paper's weights, best, a control and an\n"
         "oracle on scikit-learn's digits; then the paper's own story, with injected errors.",
         allow_abbrev=False,
