@@ -95,7 +95,9 @@ def demo(folder: Path) -> None:
     runs = folder / f"runs-{store.digest(Path(__file__).read_bytes() + __version__.encode())[:8]}"
     store.make_folder(runs, parents=True)
     workers = min(TRIALS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    say(f"{TRIALS} trials with {len(NATURAL) + len(INJECTED)} students each on {workers} cores: less than two minutes on two")
+    say(
+        f"{TRIALS} trials with {len(NATURAL) + len(INJECTED)} students each on {workers} cores: less than two minutes on two"
+    )
     with process_pool(workers, die_with_parent) as pool, progress("demo", TRIALS, "trials") as tick:
         trials = [pool.submit(run_trial, runs, seed) for seed in range(TRIALS)]
         for trial in as_completed(trials):
