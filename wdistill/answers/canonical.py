@@ -100,7 +100,7 @@ def _others(pool: AnswerPool, experts: RowExperts, answered: NDArray[np.int64]) 
     _warn_of_empty(empty)
     missing = len(answered) - int(there.sum())
     if missing:
-        raise missing_rows(pool, pa.nulls(missing, pa.string()), len(answered))
+        raise missing_rows(pool, missing, len(answered))
 
 
 def _empty(values: Values) -> int:

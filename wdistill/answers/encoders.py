@@ -87,7 +87,7 @@ def encode_rows(pool: AnswerPool, ids: pa.Array, encode: Encode, named: str = ""
             encoded = np.zeros((len(wanted), *part.shape[1:]), part.dtype) if encoded is None else encoded
             encoded[order[at[rows]]], there[order[at[rows]]] = part, True
     if encoded is None or not there.all():
-        raise missing_rows(pool, ids.filter(pa.array(~there)), len(there), named)
+        raise missing_rows(pool, int((~there).sum()), len(there), ids.filter(pa.array(~there)).to_pylist(), named)
     return encoded
 
 

@@ -358,15 +358,14 @@ def _values_of(pool: AnswerPool, ids: pa.Array) -> dict[str, pa.Array]:
     return {name: pa.concat_arrays([columns[name] for _, columns in parts]).take(position) for name in pool.value_columns}
 
 
-def missing_rows(pool: AnswerPool, missing: pa.Array, total: int, named: str = "") -> InputError:
+def missing_rows(pool: AnswerPool, missing: int, total: int, such_as: Sequence[str] = (), named: str = "") -> InputError:
     """The error for ids, of answers or `named` elsewhere, that the table of rows does not have."""
     where = f"--pool {pool.rows.files[0]}" if pool.rows is not None else pool.files[0].where
-    examples, what = ", ".join(map(repr, missing[:5].to_pylist())), f"ids of {named}" if named else "answers"
-    found = f"{len(missing):,} of {total:,} {what} have no row there" + (f", such as {examples}" if examples else "")
+    examples = f", such as {', '.join(map(repr, such_as[:5]))}" if such_as else ""
+    found = f"{missing:,} of {total:,} {f'ids of {named}' if named else 'answers'} have no row there{examples}"
+    what = "rows that are not there" if named else "answers for rows that are not there"
     expected, remedy = f"every id of {named or 'the answers'}", "add the rows, or leave these ids out"
-    return bad_input(
-        f"{what} for rows that are not there" if not named else "rows that are not there", where, found, expected, remedy
-    )
+    return bad_input(what, where, found, expected, remedy)
 
 
 def names_in(sources: Sequence[str]) -> tuple[str, ...]:
