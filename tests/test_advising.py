@@ -7,25 +7,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
 from tests.test_methods import case
 from wdistill.cli.advise import print_advice, reasons
 from wdistill.methods import advice, gold_plan
 from wdistill.methods.advice import (
-    NOTHING,
     POSSIBLE,
-    TRANSFER,
-    PredictedGain,
-    TransferCurve,
+    ExpectedGain,
     advise,
     rows_to_tell,
     rows_to_trust,
     verdict,
 )
-from wdistill.methods.best import estimate_gain
+from wdistill.methods.best import correct_targets
 from wdistill.methods.context import AuxiliaryPredictions, Context, one_hot
 from wdistill.methods.gold_plan import PlanStep, enough_of, steps, worth_labeling
 from wdistill.methods.guards import Concern, check_gold, gold_in_unlabeled
@@ -55,12 +50,8 @@ def changed(found: Context, **arrays: np.ndarray) -> Context:
 # the verdict --------------------------------------------------------------------------------------------------------
 
 
-STRAIGHT = TransferCurve(1.0, 0.0, 0.5)
-
-
-def gain(points: float, error: float) -> PredictedGain:
-    """Of a student who gains what the targets gain."""
-    return PredictedGain(points, error, STRAIGHT)
+def gain(points: float, error: float) -> ExpectedGain:
+    return ExpectedGain(points, error)
 
 
 @pytest.mark.slow
@@ -68,7 +59,7 @@ def test_nothing_to_win_where_the_teacher_is_always_right() -> None:
     found = advise(case(teacher=1.0, m=400))
     assert found.verdict == "nothing to win: train unweighted"
     assert found.teacher.value == 1 and found.teacher.low > 0.95
-    assert found.accuracies["posterior, expected"].low <= found.teacher.low  # no surer than the teacher's, which it rests on
+    assert found.accuracies["corrected, expected"].low <= found.teacher.low  # no surer than the teacher's, which it rests on
     assert all(np.isnan(each.auc) for each in found.detectors)  # no errors to be found
     assert found.changes[0].changed.value == 0 and found.changes[0].effective == 1
 
@@ -78,21 +69,20 @@ def test_correct_the_targets_where_others_know_and_the_gain_is_near_the_true_one
     given = speaking(m=600, second=2.0)
     found = advise(given)
     truth, said = given.evidence.truth, given.unlabeled["teacher"].argmax(axis=1)
-    real = np.mean(found.choice.estimate.posterior(given.unlabeled).argmax(axis=1) == truth) - np.mean(said == truth)
-    points = TRANSFER["soft"](100 * real)
-    assert found.verdict == f"correct the targets: about {found.gain.points:+.1f} points"
+    corrected = found.correction.targets.of(given.unlabeled).argmax(axis=1)
+    points = 100 * (np.mean(corrected == truth) - np.mean(said == truth))
+    assert found.verdict == f"correct the targets: about {found.gain.points:+.1f} points of target accuracy"
     assert points > 3 and abs(found.gain.points - points) < 0.5 * points
-    assert found.gain.predicted.low < found.gain.known.low < found.gain.points
+    assert found.gain.interval.low < found.gain.points and found.forecast is None
     by_name = {each.name: each for each in found.detectors}
     assert by_name["posterior of all"].auc > by_name["learned error"].auc > 0.6
     assert 0 < by_name["posterior of all"].auc_error < 0.05 and by_name["posterior of all"].calibration_error < 0.1
-    assert found.accuracies["posterior, on gold"].low > found.accuracies["teacher"].value
-    expected = found.accuracies["posterior, expected"]
-    assert (
-        expected.value == pytest.approx(found.teacher.value + found.choice.estimate.gain) and expected.low < expected.value
-    )
+    assert found.accuracies["corrected, on gold"].low > found.accuracies["teacher"].value
+    expected = found.accuracies["corrected, expected"]
+    assert expected.value == pytest.approx(found.teacher.value + found.correction.gain.gain)
+    assert expected.low < expected.value
     assert found.accuracies["second alone"].value == np.mean(given.validation["second"].argmax(axis=1) == given.labels)
-    assert found.changes[-1].changed.value == pytest.approx(found.choice.estimate.differing)
+    assert found.changes[-1].changed.value == pytest.approx(found.correction.gain.differing)
     assert sum(found.class_rows) == found.gold == 600 and len(found.by_class) == 4
     assert found.concerns == ()
     assert sorted(found.next) == list(range(3000))
@@ -106,23 +96,27 @@ def test_few_rows_cannot_tell() -> None:
 
 def test_each_sentence_has_its_reason() -> None:
     teacher, labels = share(80, 100), "use the gold as labels"
-    assert verdict(teacher, False, gain(3.0, 0.5), 100) == labels  # the choice does not take it
-    assert verdict(teacher, False, gain(-3.0, 0.5), 100) == labels  # it would do harm
-    assert verdict(teacher, False, gain(0.02, 0.1), 100) == labels  # little, whatever it is
-    assert verdict(teacher, False, gain(-1.0, 2.0), 100) == labels  # nobody labels so many rows to see it
-    more = f"{labels}; 150 more would tell whether to correct the targets"
-    assert verdict(teacher, False, gain(1.0, 0.8), 100) == more  # not taken either, but few rows leave much open
-    assert verdict(share(999, 1000), True, gain(3.0, 0.5), 1000) == "nothing to win: train unweighted"
-    assert verdict(share(12, 12), True, gain(3.0, 0.5), 12).startswith("cannot tell with 12 gold rows: ")
-    assert verdict(teacher, True, gain(2.44, 0.5), 100) == "correct the targets: about +2.4 points"
-    assert verdict(teacher, True, gain(0.42, 0.003), 9000) == "correct the targets: about +0.4 points"
-    assert verdict(teacher, True, gain(0.5, 0.5), 100) == "cannot tell with 100 gold rows: 290 more would"
-    assert verdict(teacher, True, gain(0.41, 9.0), 100) == "cannot tell with 100 gold rows, and more would hardly help"
+    assert verdict(teacher, gain(-3.0, 0.5), None, 100) == labels  # it would do harm
+    assert verdict(teacher, gain(0.02, 0.1), None, 100) == labels  # little, whatever it is
+    assert verdict(share(999, 1000), gain(3.0, 0.5), None, 1000) == "nothing to win: train unweighted"
+    assert verdict(share(12, 12), gain(3.0, 0.5), None, 12).startswith("cannot tell with 12 gold rows: ")
+    corrected = "correct the targets: about +2.4 points of target accuracy"
+    assert verdict(teacher, gain(2.44, 0.5), None, 100) == corrected
+    assert verdict(teacher, gain(1.0, 1.0), None, 100) == "cannot tell with 100 gold rows: 290 more would tell"
+    assert verdict(teacher, gain(0.41, 9.0), None, 100) == "cannot tell with 100 gold rows, and more would hardly help"
+
+
+def test_pilot_students_have_the_last_word() -> None:
+    teacher = share(80, 100)
+    told = verdict(teacher, gain(2.4, 0.5), Interval(1.2, 0.0, 2.4), 100)
+    assert told == "correct the targets: the student gains about +1.2 points"
+    lost = verdict(teacher, gain(2.4, 0.5), Interval(-1.2, -2.6, 0.2), 100)
+    assert lost == "use the gold as labels: targets can be corrected, but pilot students gain nothing by it"
 
 
 def test_a_teacher_is_trusted_after_so_many_rows() -> None:
-    more = rows_to_trust(1.0, 12, STRAIGHT)
-    assert 100 * (1 - share(12 + more, 12 + more).low) <= POSSIBLE and rows_to_trust(1.0, 12 + more, STRAIGHT) == 0
+    more = rows_to_trust(1.0, 12)
+    assert 100 * (1 - share(12 + more, 12 + more).low) <= POSSIBLE and rows_to_trust(1.0, 12 + more) == 0
     assert 100 * (1 - share(12 + more // 2, 12 + more // 2).low) > POSSIBLE
 
 
@@ -132,16 +126,9 @@ def test_so_many_rows_more_are_enough_and_not_far_too_many(points: float, error:
     assert more is not None
 
     def low(total: float) -> float:
-        return gain(points, error * float(np.sqrt(rows / total))).known.low
+        return gain(points, error * float(np.sqrt(rows / total))).interval.low
 
     assert low(rows + more) >= 0 > low(rows + 0.85 * more)
-
-
-def test_the_part_that_no_gold_takes_away_widens_the_prediction_alone() -> None:
-    sure = gain(2.0, 0.0)
-    assert sure.known == Interval(2.0, 2.0, 2.0)
-    assert sure.predicted.high - 2.0 == pytest.approx(1.96 * STRAIGHT.residual)
-    assert gain(0.0, 0.1).known.within(NOTHING) and not gain(0.2, 0.1).known.within(NOTHING)
 
 
 @pytest.mark.slow
@@ -169,7 +156,7 @@ def test_intervals_by_hand() -> None:
     assert (found.value, round(found.low, 3), round(found.high, 3)) == (0.8, 0.490, 0.943)
     assert share(0, 10).low == 0 and share(10, 10).high == pytest.approx(1) and share(10, 10).low > 0.7
     assert share(0, 0).low == 0 and share(0, 0).high == 1
-    assert STRAIGHT.known(1.0, 0.5) == Interval(1.0, 1.0 - 0.98, 1.0 + 0.98)
+    assert gain(1.0, 0.5).interval == Interval(1.0, 1.0 - 0.98, 1.0 + 0.98)
 
 
 def test_the_area_is_the_share_of_pairs_and_its_error_that_of_new_samples() -> None:
@@ -236,8 +223,8 @@ def test_gold_among_the_unlabeled_rows_is_counted() -> None:
 
 def test_more_rows_narrow_the_gain_and_never_lessen_it() -> None:
     given = speaking(m=80, second=2.0)
-    found = estimate_gain(given, tuple(given.validation))
-    planned = steps(given, found)
+    correction = correct_targets(given)
+    found, planned = correction.gain, steps(given, correction)
     assert [each.more for each in planned] == [100, 300, 1000, 3000]
     errors, gains = [each.error for each in planned], [found.gain, *(each.gain for each in planned)]
     assert errors[0] == pytest.approx(found.gain_error * np.sqrt((80 + found.prior) / (180 + found.prior)))
@@ -251,9 +238,9 @@ def test_as_many_rows_are_advised_as_bring_half_of_what_many_would() -> None:
     assert enough_of(planned, 0.0, least=0.3) is planned[0]
     assert enough_of(planned, 1.4, least=0.3) is None  # + 0.2
     told = advise(speaking(m=400, second=2.0))
-    assert told.gain.known.low > 0 and told.judging is None  # nothing to be told
+    assert told.gain.interval.low > 0 and told.judging is None  # nothing to be told
     unsure = advise(speaking(m=40, second=0.0))
-    assert unsure.gain.known.low < 0 < unsure.gain.targets
+    assert unsure.gain.interval.low < 0 < unsure.gain.points
     assert unsure.judging is not None and unsure.judging == rows_to_tell(unsure.gain, 40)
 
 
@@ -271,7 +258,7 @@ def test_a_repeated_gold_row_answers_for_no_copy_of_itself(monkeypatch: pytest.M
     parts = {name: getattr(seen, name)[rows] for name in ("validation_labels", "validation_teacher", "validation_student")}
     auxiliary = {name: replace(each, validation=each.validation[rows]) for name, each in few.auxiliary.items()}
     twice = replace(changed(few, **parts), auxiliary=auxiliary)
-    found, learned, asked = estimate_gain(twice, tuple(twice.validation)), set[float](), list[bool]()
+    found, learned, asked = correct_targets(twice), set[float](), list[bool]()
 
     class Spy:
         def __init__(self, given: dict[str, np.ndarray], labels: np.ndarray) -> None:
@@ -298,7 +285,7 @@ def test_a_repeated_gold_row_answers_for_no_copy_of_itself(monkeypatch: pytest.M
 
 def test_rows_worth_a_label_are_doubted_and_of_every_class() -> None:
     given = speaking(m=200, n=2000, second=2.0)
-    truth = estimate_gain(given, tuple(given.validation)).posterior(given.unlabeled)
+    truth = correct_targets(given).targets.of(given.unlabeled)
     order = worth_labeling(given, truth)
     assert sorted(order) == list(range(2000))
     wrong = truth.argmax(axis=1) != given.evidence.truth
@@ -312,23 +299,6 @@ def test_rows_worth_a_label_are_doubted_and_of_every_class() -> None:
     assert np.argmax(score) == order[0] and (np.diff(score[order[:4]]) <= 0).all()
     agreed = replace(given, auxiliary={}, evidence=replace(given.evidence, student=given.evidence.teacher))
     assert set(worth_labeling(agreed, truth)) == set(range(2000))  # no disagreement at all is no fault
-
-
-@given(slope=st.floats(0.1, 1.5), bend=st.floats(0, 1), x=st.floats(-20, 20), more=st.floats(0.01, 5))
-def test_more_reaches_the_student_but_less_of_every_point(slope: float, bend: float, x: float, more: float) -> None:
-    transfer = TransferCurve(slope, bend, 0.5)
-    assert transfer(0) == 0 and transfer(x) < transfer(x + more)
-    assert transfer(x + 2 * more) - transfer(x + more) <= transfer(x + more) - transfer(x) + 1e-9
-    assert transfer(x) == pytest.approx(slope * x) if bend == 0 or x <= 0 else transfer(x) <= slope * x
-    assert 0 < transfer.error(x, more) <= slope * more + 1e-9
-    known, predicted = transfer.known(x, more), transfer.predicted(x, more)
-    assert predicted.low < known.low < known.value == transfer(x) < known.high < predicted.high
-    # 0 is left out by both or by none: the curve knows nothing that gold does not
-    assert (known.low > 0, known.high < 0) == (x - 1.96 * more > 0, x + 1.96 * more < 0)
-
-
-def test_what_may_be_won_can_be_much_more_than_what_is_possible_still() -> None:
-    assert all(transfer(100) > 2 * POSSIBLE for transfer in TRANSFER.values())
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from tests.tables import take, write
 from tests.test_cli import SLOW, fail
 from wdistill import cli, debiased
 from wdistill.methods import crossfit
-from wdistill.methods.best import choose
+from wdistill.methods.best import correct_targets
 from wdistill.methods.context import AuxiliaryPredictions, Context, one_hot
 from wdistill.methods.crossfit import folds_of
 from wdistill.tables import experts, join, weigh
@@ -81,7 +81,7 @@ def expected(gold: dict[str, np.ndarray] = GOLD, rest: dict[str, np.ndarray] = R
 
     evidence = Evidence(gold["label"], gold["teacher"], gold["student"], rest["teacher"], rest["student"])
     case = Context(evidence, {"llm": AuxiliaryPredictions(gold["llm"], rest["llm"])})
-    return choose(case).targets(case.unlabeled)
+    return correct_targets(case).targets.of(case.unlabeled)
 
 
 # targets ------------------------------------------------------------------------------------------------------------
@@ -97,8 +97,10 @@ def test_targets_are_those_of_the_arrays(tables: list[str], tmp_path: Path) -> N
     right, before = (np.mean(each.argmax(axis=1) == REST["label"]) for each in (targets, REST["teacher"]))
     assert right > before + 0.1
     record = read_record(tmp_path / "w.parquet")
-    assert record is not None and record["method"] == "best" and "corrected by student, llm" in record["why"]
-    assert set(record["slopes"]) == {"teacher", "student", "llm"} and record["prospect"]["supported"]
+    assert record is not None and record["method"] == "best" and "their correction by student, llm" in record["why"]
+    assert (
+        set(record["fitted"]["posterior"]["slopes"]) == {"teacher", "student", "llm"} and record["prospect"]["gain"] > 0.05
+    )
     assert record["changed"] == np.sum(targets.argmax(axis=1) != REST["teacher"].argmax(axis=1))
     assert not (tmp_path / "w.parquet.parts").exists()
 
@@ -163,9 +165,9 @@ def test_a_forest_gives_a_second_opinion(tables: list[str], tmp_path: Path, caps
     right, more, before = (np.mean(each.argmax(axis=1) == REST["label"]) for each in (alone, both, REST["teacher"]))
     assert right > before + 0.05 and more > before + 0.05 and not np.array_equal(alone, both)
     record = read_record(tmp_path / "b.parquet")
-    assert record is not None and list(record["slopes"]) == ["teacher", "student", "forest"]
+    assert record is not None and list(record["fitted"]["posterior"]["slopes"]) == ["teacher", "student", "forest"]
     assert cli.main(["inspect", str(tmp_path / "b.parquet")]) == 0
-    assert "targets corrected by student, forest" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "their correction by student, forest" in " ".join(capsys.readouterr().out.replace("│", " ").split())
 
 
 def test_a_forest_does_not_remember_the_gold_rows_it_speaks_of() -> None:
@@ -216,14 +218,26 @@ def test_row_numbers_of_gold_are_no_ids_of_unlabeled_rows(tmp_path: Path, capsys
         assert len(list(csv.DictReader(file))) == 400  # none is left out as known
 
 
-def test_the_teachers_own_targets_where_nobody_knows_better(tmp_path: Path) -> None:
-    """A student that guesses adds nothing: the targets are the teacher's, to the bit of float32, and the file says so."""
+def test_the_teachers_recalibrated_targets_where_nobody_knows_better(tmp_path: Path) -> None:
+    """A student that says the same of all rows adds nothing: the targets are those that the teacher alone leads to."""
     v, u = ({**t, "student": np.full((len(t["id"]), K), 1 / K, np.float32)} for t in (GOLD, REST))
     given = ["--validation", str(write(tmp_path / "v.parquet", v)), "--unlabeled", str(write(tmp_path / "u.parquet", u))]
     found = best(given, tmp_path / "w.parquet")
     record = read_record(tmp_path / "w.parquet")
-    assert record is not None and record["why"].startswith("the teacher's own targets") and record["changed"] == 0
-    assert np.abs(matrix(found) - REST["teacher"]).max() < 1e-7
+    assert record is not None and record["why"].startswith("the teacher's predictions, recalibrated on 150 gold rows")
+    alone = best(given, tmp_path / "a.parquet", "--targets-from", "teacher-recalibrated")
+    assert np.abs(matrix(found) - matrix(alone)).max() < 1e-7
+    own = best(given, tmp_path / "o.parquet", "--targets-from", "teacher")
+    assert np.abs(matrix(own) - REST["teacher"]).max() < 1e-7
+
+
+def test_targets_that_nobody_can_make_are_refused(
+    tables: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["weigh", "--method", "best", *tables, "--output", str(tmp_path / "w.parquet"), "--targets-from", "retrained"]
+    assert cli.main(given) == 2
+    said = capsys.readouterr().err
+    assert "no such targets" in said and "teacher-recalibrated" in said and not (tmp_path / "w.parquet").exists()
 
 
 @pytest.mark.proof
@@ -381,10 +395,12 @@ def test_advice_is_the_verdict_then_few_reasons_and_all_tables_on_demand(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     plan = tmp_path / "next.csv"
+    assert cli.main(["advise", *tables, "--opinions", "llm"]) == 0
+    assert capsys.readouterr().out.startswith("Verdict: correct the targets: about +")
     words = ["advise", *tables, "--opinions", "llm", "--inputs", "x"]
     assert cli.main(words) == 0
     short = capsys.readouterr().out.splitlines()
-    assert short[0].startswith("Verdict: correct the targets: about +") and max(map(len, short)) <= 80
+    assert short[0].startswith("Verdict: ") and max(map(len, short)) <= 80 and "pilot students" in short[4]
     assert short[1] == "150 gold rows, 400 unlabeled rows; intervals are 95 %."
     assert len(short) <= 7 and short[-1] == "All tables: --details"
     assert cli.main([*words, "--plan", str(plan), "--details"]) == 0
@@ -474,7 +490,9 @@ def test_advice_says_what_best_would_do(tables: list[str], tmp_path: Path, capsy
     record = read_record(tmp_path / "w.parquet")
     assert cli.main(["advise", *tables, "--details"]) == 0
     assert record is not None
-    assert f"would teach the gold rows as labels, and {record['why']}." in " ".join(capsys.readouterr().out.split())
+    assert f"would teach the gold rows as labels, and for the others {record['why']}." in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 @pytest.mark.slow

@@ -31,13 +31,12 @@ from experiments.leaderboard.report import DRAWN, overview, predicted_figure
 from experiments.leaderboard.run import EVERYWHERE, HERE, MARK, METHODS, NEEDED, PREDICTED, methods_of, missing
 from experiments.leaderboard.stacked import Networks, Perceptrons, Students, predictions, train
 from experiments.leaderboard.tasks import SPLITS, TASKS, Pool, Protocol, Task, keel
-from experiments.leaderboard.transfer import BASE, Line
+from experiments.leaderboard.transfer import BASE, TRANSFER, Line, TransferCurve
 from tests import standing as made
 from tests.standing import PLAN
 from tests.test_documents import same_picture
 from wdistill.core import store
 from wdistill.core.errors import UnfinishedError
-from wdistill.methods.advice import TRANSFER, TransferCurve
 from wdistill.methods.context import CrossEntropy, Supervision
 from wdistill.methods.crossfit import folds_of
 from wdistill.methods.robust import Generalised, Mixed
@@ -79,7 +78,9 @@ def test_a_trial_runs_every_method_with_both_targets(task: Task, tmp_path: Path)
         assert 100 * lines.unpacked(text, 60).mean() == pytest.approx(line["accuracies"]["soft"][name])
     known = {"teacher", "student", "second", "forest", *([] if task.external else ["retrained"])}
     assert set(line["experts"]) == set(line["experts_gold"]) == known
-    assert list(line["why"]) == ["best"] and line["why"]["best"].startswith(("targets corrected by", "the teacher's own"))
+    assert list(line["why"]) == ["best"] and line["why"]["best"].startswith(
+        ("the teacher's predictions, recalibrated", "the retrained teacher's")
+    )
     assert all(np.isfinite(each) for each in line["prospect"].values())
     assert set(NEEDED) <= set(line) and {"code", "data", "guards"} <= set(line)
     told = {"half": task.half, "labeled": 40, "unlabeled": 60, "pretraining": 2, "epochs": task.epochs, "rate": 0.03}
@@ -531,7 +532,7 @@ def test_an_interrupted_command_resumes(
     assert ran == missing([], SOME, (15, GOLD), 2)  # each of them once, in their order
     told = capsys.readouterr()
     assert "5 trials to run" in told.err and "8 of 8 trials have been run." in told.out
-    assert "in wdistill/methods/advice.py" in told.out and "bend" in told.out
+    assert "in transfer.py" in told.out and "bend" in told.out
     files = [tmp_path / "tables" / "leaderboard.md", *(tmp_path / "figures").glob("leaderboard*.svg")]
     before = {path: path.read_bytes() for path in files}
     table = files[0].read_text()

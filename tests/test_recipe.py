@@ -34,6 +34,8 @@ def values(name: str) -> st.SearchStrategy[Any]:
         pairs = ("layers.2=layers.5", "stem=body.0.conv")
         words = each.choices or (pairs if name == "vid" else ("debiased", "unweighted", "debiased,fidelity", "shuffled"))
         return st.lists(st.sampled_from(words), min_size=name == "rule", unique=True).map(tuple)
+    if name == "targets_from":
+        return st.sampled_from(("average", "posterior", "teacher", "retrained-recalibrated"))
     if each.choices:
         return st.sampled_from(each.choices)
     if each.type is bool:

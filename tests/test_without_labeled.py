@@ -79,7 +79,7 @@ def test_best_has_the_student_as_expert_once_and_recalibrates_a_teacher_that_it_
         "student",
     ]
     stored = (tmp_path / "run" / "arms" / "best" / "weights" / "00000.parquet").read_bytes()
-    assert (read_table(stored, ["targets"])["targets"].max(axis=1) > 0.7).all()  # the teacher said 0.56, and was right
+    assert (read_table(stored, ["targets"])["targets"].max(axis=1) > 0.62).all()  # the teacher said 0.56, and was right
 
 
 def test_it_resumes_with_the_same_bits(tmp_path: Path) -> None:

@@ -28,8 +28,7 @@ from experiments.leaderboard.statistics import (
     standing,
 )
 from experiments.leaderboard.tasks import SPLITS, Protocol, Task, data_of
-from experiments.leaderboard.transfer import BASE, Line
-from wdistill.methods.advice import TRANSFER
+from experiments.leaderboard.transfer import BASE, TRANSFER, Line
 from wdistill.report.svg import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE
 from wdistill.report.words import MINUS, chance, count, duration, listed, signed
 

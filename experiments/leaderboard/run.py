@@ -26,12 +26,11 @@ from experiments.lab.trial import this_code
 from experiments.leaderboard.report import brief, overview, predicted_figure, table, validated
 from experiments.leaderboard.statistics import SIMPLE
 from experiments.leaderboard.tasks import TASKS, Protocol, Task
-from experiments.leaderboard.transfer import Line, fit_transfer, target_gains
+from experiments.leaderboard.transfer import TRANSFER, Line, fit_transfer, target_gains
 from wdistill.core import store
 from wdistill.core.errors import WdistillError
 from wdistill.methods import corrected as gold
 from wdistill.methods import robust, weighted
-from wdistill.methods.advice import TRANSFER
 from wdistill.methods.best import best
 from wdistill.methods.context import Context, Method, Supervision, by_rule
 from wdistill.methods.teacher_error import boosted, logistic
@@ -176,7 +175,7 @@ def draw(folder: Path) -> None:
     if folder.resolve() == HERE:
         fill(DOCUMENTS, {MARK: brief(plan, shown), PREDICTED: validated(shown)})
     print(table(plan, shown))
-    print("Slope, bend and residual of the transfer curve, fitted on the tuning half, and in wdistill/methods/advice.py:")
+    print("Slope, bend and residual of the transfer curve, fitted on the tuning half, and in transfer.py:")
     for targets, curve in TRANSFER.items():
         fitting = target_gains(tuned(shown), targets)
         if len(fitting) > 2:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.lab.results import unpacked
-from experiments.leaderboard.transfer import BASE, Line, TargetGain, cross_fitted, target_gains
-from wdistill.methods.advice import TransferCurve
+from experiments.leaderboard.transfer import BASE, Line, TargetGain, TransferCurve, cross_fitted, target_gains
 from wdistill.methods.statistics import Z
 from wdistill.report.accuracies import EQUAL, FEWEST, holm, t_test
 from wdistill.report.words import signed

@@ -22,7 +22,7 @@ from experiments.leaderboard.models import Model, fitted, forest, stacked
 from experiments.leaderboard.stacked import Students, predictions, train
 from experiments.leaderboard.statistics import KEPT
 from experiments.leaderboard.tasks import SPLITS, Pool, Task
-from wdistill.methods.best import estimate_gain
+from wdistill.methods.best import correct_targets
 from wdistill.methods.context import AuxiliaryPredictions, Context, CrossEntropy, Method, Supervision, one_hot
 from wdistill.methods.crossfit import Ints, combine_folds, folds_of, normalized_exp
 from wdistill.methods.gold_plan import steps
@@ -181,10 +181,10 @@ def _auxiliary(
 
 def _prospect(context: Context, truth: Ints) -> dict[str, float]:
     """What `best` sees before training, and what it would mean for the targets; the gain projected for more gold."""
-    estimate = estimate_gain(context, tuple(context.validation))
-    corrected = estimate.posterior(context.unlabeled)
-    more = {f"gain_with_{each.more}_more": each.gain for each in steps(context, estimate, MORE)}
-    return {**estimate.numbers, **more, "corrected": _share(corrected, truth)}
+    correction = correct_targets(context)
+    corrected = correction.targets.of(context.unlabeled)
+    more = {f"gain_with_{each.more}_more": each.gain for each in steps(context, correction, MORE)}
+    return {**correction.gain.numbers, **more, "corrected": _share(corrected, truth)}
 
 
 def _accuracy(student: Students, pool: Pool) -> float:

@@ -40,7 +40,14 @@ def table_paths(folder: Path) -> Paths:
 def table_options(pool: AnswerPool) -> Options:
     """How those tables are read."""
     experts = (TREES,) if pool.value_columns else ()
-    return Options(method="best", targets=pool.options.targets, opinions=experts, classes=pool.classes.names)
+    chosen = pool.options
+    return Options(
+        method="best",
+        targets=chosen.targets,
+        opinions=experts,
+        classes=pool.classes.names,
+        targets_from=chosen.targets_from,
+    )
 
 
 def _gold(gold: GoldRows, experts: RowExperts | None) -> pa.RecordBatch:

@@ -53,3 +53,7 @@ class AnswerOptions(Settings):
     alias: tuple[str, ...] = setting((), "another name for a class", metavar="NAME=CLASS", repeat=True)
     refusals: Literal["drop", "uniform"] = setting("drop", "rows without a usable answer: left out, or all classes alike")
     targets: Literal["soft", "hard"] = setting("soft", "targets: distributions, or their largest class")
+    targets_from: str = setting(
+        "average",
+        "what is taught: average, posterior, or an expert such as teacher or trees, also with -recalibrated",
+    )

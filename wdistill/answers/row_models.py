@@ -28,6 +28,7 @@ class RowExperts:
 
     gold: Mapping[str, Floats]  # (m, K)
     predict: Callable[[Values, str], dict[str, Floats]]  # of some rows, (n, K) each; the place is for messages
+    rows: Callable[[Values, str], Any]  # sparse features of some rows, as the linear model reads them
     features: TextFeatures | None = None  # of texts
 
 
@@ -59,7 +60,7 @@ def _of_texts(pool: AnswerPool, gold: GoldRows, column: str) -> RowExperts:
         return {STUDENT: linear(sparse), TREES: forest(main(sparse))}
 
     own = {STUDENT: linear(rows, slice(None)), TREES: forest(main(rows), slice(None))}
-    return RowExperts(own, predict, features)
+    return RowExperts(own, predict, lambda values, where: features.transform(texts_of(values[column])), features)
 
 
 def _of_inputs(pool: AnswerPool, gold: GoldRows) -> RowExperts:
@@ -80,4 +81,4 @@ def _of_inputs(pool: AnswerPool, gold: GoldRows) -> RowExperts:
         return {STUDENT: linear(sparse(matrix)), TREES: forest(matrix)}
 
     own = {STUDENT: linear(sparse(inputs), slice(None)), TREES: forest(inputs, slice(None))}
-    return RowExperts(own, predict)
+    return RowExperts(own, predict, lambda values, where: sparse(columns(values, where)))

@@ -20,6 +20,7 @@ from wdistill.core.errors import FileError, InputError
 from wdistill.core.progress import say
 from wdistill.core.settings import to_json
 from wdistill.methods.context import one_hot
+from wdistill.methods.targets import RECALIBRATED
 from wdistill.tables.correct import CorrectJob, lists, prepare_best
 from wdistill.tables.formats.table import Chunk, Table
 from wdistill.tables.join import Numbers
@@ -30,7 +31,8 @@ from wdistill.tables.rows import OutputBatch, UnlabeledTables
 from wdistill.tables.weigh import run_table_job
 
 TABLES = "aligned-tables"  # in the folder of a job that is not finished: answers, experts and gold rows as tables
-GOLD, CORRECTED, TEACHER = "gold", "corrected", "teacher"  # where the targets of a row come from
+GOLD, CORRECTED = "gold", "corrected"  # where the targets of a row come from: a label, several experts,
+TEACHER = "teacher"  # or the teacher alone, recalibrated on gold
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +71,8 @@ class AnswersJob:
 
     def process(self, kept: np.ndarray, numbers: Numbers) -> OutputBatch:
         targets, changed = self.job.targets(numbers)
-        source = CORRECTED if self.job.choice.estimate.accepted else TEACHER
-        columns = self._columns(targets, targets.argmax(axis=1), source)
+        alone = len(self.source.columns) == 1 or self.job.correction.targets.source.removesuffix(RECALIBRATED) == TEACHER
+        columns = self._columns(targets, targets.argmax(axis=1), TEACHER if alone else CORRECTED)
         return OutputBatch(kept, columns, {"changed": int(changed.sum())})
 
     def appended(self) -> pa.RecordBatch:
@@ -111,7 +113,7 @@ def correct_files(sources: Sources, output: Path, options: AnswerOptions) -> dic
 
 
 def _prepare(paths: Paths, pool: AnswerPool, seen: Survey) -> AnswersJob:
-    return AnswersJob(prepare_best(paths, table_options(pool), recalibrate=True), pool, seen)
+    return AnswersJob(prepare_best(paths, table_options(pool)), pool, seen)
 
 
 def _tables(pool: AnswerPool, held: JobFolder) -> tuple[Survey, Paths]:

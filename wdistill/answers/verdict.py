@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,15 +18,16 @@ from wdistill.answers.canonical import table_options, table_paths, write_tables
 from wdistill.answers.input_columns import texts_of
 from wdistill.answers.pool import AnswerPool, Survey, open_pool, survey
 from wdistill.answers.request import AnswerOptions, Sources
-from wdistill.answers.row_models import fit_experts
+from wdistill.answers.row_models import RowExperts, fit_experts
 from wdistill.core import checks
-from wdistill.methods.advice import Advice, advise
-from wdistill.methods.best import choose
+from wdistill.methods.advice import Advice, Pilots, advise
 from wdistill.methods.context import Context
 from wdistill.methods.gold_plan import rows_to_label
 from wdistill.methods.posterior import cross_fitted
 from wdistill.methods.statistics import Interval, Z, share
-from wdistill.tables.experts import open_experts, predict_sample
+from wdistill.methods.targets import Targets
+from wdistill.tables.experts import SampledPredictions, open_experts, predict_sample
+from wdistill.text.linear_pilots import drawn_rows, forecast_by_regressions
 from wdistill.weights.confidence import Floats
 
 SHOWN = 20  # texts whose label would change, and as many to label next
@@ -114,12 +116,39 @@ def advise_answers(sources: Sources, options: AnswerOptions) -> AnswersAdvice:
         folder = Path(name)
         seen = survey(pool, folder)
         assert seen.gold is not None
-        write_tables(pool, seen.gold, fit_experts(pool, seen.gold), folder)
+        models = fit_experts(pool, seen.gold)
+        write_tables(pool, seen.gold, models, folder)
         experts = open_experts(table_paths(folder), table_options(pool))
         sample = predict_sample(experts)
-        advice = advise(replace(sample.context, recalibrate=True), sample.concerns)
+        pilots = None if models is None else _pilots(pool, models, sample, experts.ids)
+        advice = advise(replace(sample.context, gold_alone=True), sample.concerns, pilots)
         advice = replace(advice, unlabeled=sample.rows, sampled=sample.drawn)
     return _judged(pool, seen, advice, sample.context, sample.ids)
+
+
+def _pilots(pool: AnswerPool, models: RowExperts, sample: SampledPredictions, gold: pa.Array) -> Pilots:
+    """Linear pilot students, which read what the linear expert reads."""
+
+    def pilots(targets: Targets) -> Interval:
+        drawn = drawn_rows(len(sample.ids), sample.context.seed)
+        rows, own = _features(pool, models, sample.ids.take(pa.array(drawn))), _features(pool, models, gold)
+        return forecast_by_regressions(sample.context, targets, own, drawn, rows)
+
+    return pilots
+
+
+def _features(pool: AnswerPool, models: RowExperts, wanted: pa.Array) -> Any:
+    """Sparse features of some rows, in the order of their ids."""
+    from scipy.sparse import vstack
+
+    parts, found = [], []
+    for ids, values, where in pool.value_batches("reading rows for pilots"):
+        rows = pa.array(np.flatnonzero(pc.is_in(ids, value_set=wanted).to_numpy(zero_copy_only=False)))
+        if len(rows):
+            found.append(ids.take(rows))
+            parts.append(models.rows({name: column.take(rows) for name, column in values.items()}, where))
+    place = pc.index_in(wanted, value_set=pa.concat_arrays(found)).to_numpy(zero_copy_only=False)
+    return vstack(parts, format="csr")[place]
 
 
 def _judged(pool: AnswerPool, seen: Survey, advice: Advice, context: Context, ids: pa.Array) -> AnswersAdvice:
@@ -128,7 +157,7 @@ def _judged(pool: AnswerPool, seen: Survey, advice: Advice, context: Context, id
     rows = np.arange(m)
     likelihood = float(np.mean(np.log(again[rows, labels]) - np.log(np.maximum(teacher[rows, labels], 1e-4))))
     unlabeled = context.unlabeled["teacher"]
-    targets = choose(replace(context, recalibrate=True)).targets(context.unlabeled)
+    targets = advice.correction.targets.of(context.unlabeled)
     shown, coming = _changed(unlabeled, targets), advice.next[:SHOWN]
     judging, teaching = rows_to_label(len(ids), advice.next, np.arange(0))  # gold rows are not in the pool
     planned = np.concatenate([judging, teaching])

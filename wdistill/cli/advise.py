@@ -26,6 +26,11 @@ KINDS = {"forest": "forest", "second": "second student", "student": "student"}  
 REASONS = 5  # lines after the verdict, at most
 TEXT = 60  # characters of a text that are shown
 FEW = 5  # texts that are shown without --details
+PILOTS = (
+    "Two pilot students learned three quarters of the unlabeled rows, one the teacher's targets and one the corrected ones; "
+    "the corrected targets judged both on the last quarter."
+)
+NO_PILOTS = "What a student makes of better targets only pilot students tell: name the inputs (--inputs) to train them."
 
 
 def add(commands: Any) -> None:
@@ -70,6 +75,7 @@ def run_advise(arguments: argparse.Namespace) -> None:
     from wdistill.methods.crossfit import need_sklearn
     from wdistill.tables.experts import open_experts, predict_sample
     from wdistill.tables.options import Options, Paths, check_options, read_options
+    from wdistill.tables.pilots import table_pilots
 
     need_sklearn("advise")
     if arguments.answers:
@@ -89,7 +95,8 @@ def run_advise(arguments: argparse.Namespace) -> None:
         experts.source.warn_of_scaling()
         if len(sample.ids) < sample.drawn:
             checks.warn(f"{sample.drawn - len(sample.ids):,} unlabeled rows are not in all tables, and are left out")
-        advice = replace(advise(sample.context, sample.concerns), unlabeled=sample.rows, sampled=sample.drawn)
+        advice = advise(sample.context, sample.concerns, table_pilots(experts, sample))
+        advice = replace(advice, unlabeled=sample.rows, sampled=sample.drawn)
     if arguments.plan is not None:
         _write_plan(_plan(advice, sample, experts.ids), arguments.plan, options.escape_formulas)
     print_advice(advice, Console(), experts.evidence.classes, arguments.plan, details=arguments.details)
@@ -214,21 +221,29 @@ def reasons(advice: Advice) -> list[str]:
 
 
 def _why(advice: Advice) -> Iterator[str]:
-    known, predicted, last = advice.gain.known, advice.gain.predicted, advice.steps[-1]
-    targets, changed = advice.accuracies["posterior, expected"], advice.changes[-1].changed
+    last, targets, changed = advice.steps[-1], advice.accuracies["corrected, expected"], advice.changes[-1].changed
     if advice.alone:
         right = f"{100 * advice.accuracies[f'{advice.alone} alone'].value:.1f} %"
         yield f"Labels alone do better: a {KINDS[advice.alone]} is right on {right}. Try without the teacher."
     yield f"{_rows(advice)}; intervals are 95 %."
     yield f"The teacher is right on {advice.teacher.percent} of the gold rows."
     yield f"Corrected targets: {targets.percent} expected; {100 * changed.value:.1f} % of rows change class."
-    yield f"Predicted student gain: {_points(known.value)} points ({_span(known)}; one student {_span(predicted)})."
+    yield _student_gain(advice)
     if advice.alone:
         return
     if advice.teaching is None:
-        yield f"Even {last.more:,} more gold rows would hardly help, with the experts as they are."
+        yield f"Even {last.more:,} more gold rows would hardly make better targets."
     else:
         yield f"{_more(advice.teaching, advice)}."
+
+
+def _student_gain(advice: Advice) -> str:
+    """What targets gain, and what pilot students made of it."""
+    interval = advice.gain.interval
+    targets = f"Targets gain {_points(interval.value)} points ({_span(interval)})"
+    if advice.forecast is None:
+        return f"{targets}; a student's gain is not foretold."
+    return f"{targets}; pilot students {_points(advice.forecast.value)} ({_span(advice.forecast)})."
 
 
 def _rows(advice: Advice) -> str:
@@ -305,14 +320,10 @@ def tables(advice: Advice, names: Sequence[str] | None) -> Iterator[Any]:
     yield Text(f"{_next(advice)} Rows for judging must be drawn at random; rows for teaching may be chosen.\n")
     if advice.alone:
         yield Text(f"{_without_teacher(advice)}\n")
-    known, predicted = advice.gain.known, advice.gain.predicted
+    yield Text(f"{_student_gain(advice)} {PILOTS if advice.forecast else NO_PILOTS}\n")
     yield Text(
-        f"Corrected targets would gain the student {_points(known.value)} points over the teacher's own, of the "
-        f"{_points(advice.gain.targets)} points that the targets gain: {_span(known)} by the uncertainty of the gold rows, "
-        f"{_span(predicted)} for a single student, whose gain differs from the predicted one by "
-        f"{advice.gain.transfer.residual:.1f} points.\n"
+        f"`--method best` would teach the gold rows as labels, and for the others {printable(advice.correction.why)}."
     )
-    yield Text(f"`--method best` would teach the gold rows as labels, and {printable(advice.choice.why)}.")
 
 
 def _next(advice: Advice) -> str:

@@ -127,7 +127,8 @@ def run_trial(runs: Path, seed: int) -> Forecast:
         table = {name: inject(values, seed) for name, values in logits.items() if name != "labeled"}
         hard = replace(recipe, targets="hard", kind="logits")
         distill(table, student, **parts, rule=INJECTED, recipe=hard, run=injected)
-    return Forecast(advice.verdict, advice.teacher.percent, advice.gain.points)
+    assert advice.forecast is not None
+    return Forecast(advice.verdict, advice.teacher.percent, advice.forecast.value)
 
 
 def teacher() -> CNN:

@@ -74,7 +74,7 @@ def add(commands: Any) -> None:
         "--method",
         choices=["paper", "best"],
         help="paper: the arms that --rule names (default); best: one arm that is trained on the gold rows too, and "
-        "on targets corrected by auxiliary models where the gold rows support them",
+        "on targets that auxiliary models and the gold rows have corrected",
     )
     flag("--advise", action="store_true", help="with best: stop before the second stage, and print the verdict")
     flag("--details", action="store_true", help="with --advise: print all tables behind the verdict")

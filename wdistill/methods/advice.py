@@ -6,7 +6,7 @@ Every estimate on gold is out of fold; estimates on unlabeled rows use a random 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 
 from wdistill.core.errors import WdistillWarning
 from wdistill.core.threads import one_thread
-from wdistill.methods.best import Choice, GainEstimate, choose
+from wdistill.methods.best import Correction, GainEstimate, correct_targets
 from wdistill.methods.context import AuxiliaryPredictions, Context
 from wdistill.methods.crossfit import Ints
 from wdistill.methods.gold_plan import PlanStep, enough_of, steps, worth_labeling
 from wdistill.methods.guards import Concern, check_gold
 from wdistill.methods.statistics import Interval, Z, share
+from wdistill.methods.targets import Targets
 from wdistill.methods.teacher_error import Detector, detectors, learned_error, logistic, neighbors_error
 from wdistill.methods.weighted import above_threshold
 from wdistill.weights.confidence import Floats
-from wdistill.weights.debiased import Targets, debiased
+from wdistill.weights.debiased import debiased
 from wdistill.weights.equations import effective_sample_size
 
 SAMPLE = 200_000  # unlabeled rows used, at most
@@ -33,6 +34,7 @@ POSSIBLE = 2.0  # points: a possible gain above it is not ruled out by few gold 
 SENSIBLE = 20_000  # gold rows that it is realistic to label
 GOLD = "use the gold as labels"
 SUPERVISED = ("second", "forest")  # auxiliary models that are trained without the teacher
+Pilots = Callable[[Targets], Interval]  # the student's gain with these targets, in points
 
 
 @dataclass(frozen=True)
@@ -45,27 +47,16 @@ class Change:
 
 
 @dataclass(frozen=True)
-class PredictedGain:
-    """The predicted gain of the student over training on the teacher's own targets and gold, in points of accuracy."""
+class ExpectedGain:
+    """The expected gain in target accuracy over the teacher's own targets, in points."""
 
-    targets: float  # gain in target accuracy
+    points: float
     error: float  # its standard error, which falls with more gold rows
-    transfer: TransferCurve  # how much of it reaches the student
     prior: float = 0.0  # rows that the prior counts for: the error falls with the root of these and the gold rows
 
     @property
-    def points(self) -> float:
-        return self.transfer(self.targets)
-
-    @property
-    def known(self) -> Interval:
-        """The interval of the expected gain, which more gold rows would narrow: verdicts use it."""
-        return self.transfer.known(self.targets, self.error)
-
-    @property
-    def predicted(self) -> Interval:
-        """The interval of a single student's gain: wider, since students differ."""
-        return self.transfer.predicted(self.targets, self.error)
+    def interval(self) -> Interval:
+        return Interval(self.points, self.points - Z * self.error, self.points + Z * self.error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +72,9 @@ class Advice:
     detectors: tuple[Detector, ...]  # how well the teacher's errors are detected
     changes: tuple[Change, ...]  # what each method would change
     accuracies: dict[str, Interval]  # expected accuracy of targets, by their source
-    choice: Choice  # the targets of `best`, from the estimated gain of the posterior of all experts
-    gain: PredictedGain
+    correction: Correction  # the targets of `best`
+    gain: ExpectedGain  # of these targets over the teacher's
+    forecast: Interval | None  # the gain of a student trained on them, in points, where pilot students were trained
     concerns: tuple[Concern, ...]  # problems to resolve first
     alone: str  # a model of labeled and gold rows alone that is significantly better than the teacher on gold; or ""
     steps: tuple[PlanStep, ...]  # what more gold rows would do to the gain, in points
@@ -93,14 +85,18 @@ class Advice:
 
 
 @one_thread()
-def advise(context: Context, concerns: Sequence[Concern] = ()) -> Advice:
-    """The verdict on a context; `concerns` are those found elsewhere than in its arrays, such as repeated ids."""
+def advise(context: Context, concerns: Sequence[Concern] = (), pilots: Pilots | None = None) -> Advice:
+    """The verdict on a context; `concerns` are those found elsewhere than in its arrays, such as repeated ids.
+
+    `pilots` trains pilot students on these targets and forecasts the student's gain.
+    """
     rows = len(context.unlabeled["teacher"])
     kept = _sample(rows, context.seed)
     sampled = context if len(kept) == rows else _part(context, kept)
-    choice = choose(sampled)
-    estimate = choice.estimate
-    gain = PredictedGain(100 * estimate.gain, 100 * estimate.gain_error, TRANSFER[sampled.targets], estimate.prior)
+    correction = correct_targets(sampled)
+    estimate, targets = correction.gain, correction.targets
+    gain = ExpectedGain(100 * estimate.gain, 100 * estimate.gain_error, estimate.prior)
+    forecast = None if pilots is None else pilots(targets.of)
     right, labels, classes = ~sampled.wrong, sampled.labels, sampled.validation["teacher"].shape[1]
     class_rows = np.bincount(labels, minlength=classes)
     class_right = np.bincount(labels[right], minlength=classes)
@@ -117,8 +113,8 @@ def advise(context: Context, concerns: Sequence[Concern] = ()) -> Advice:
             }
         weights["threshold by gold"] = above_threshold(sampled).weights
     all_concerns = (*concerns, *check_gold(sampled))
-    planned = tuple(_in_points(step, gain.transfer) for step in steps(sampled, estimate))
-    sentence = verdict(teacher, estimate.accepted, gain, len(labels))
+    planned = tuple(_in_points(step) for step in steps(sampled, correction))
+    sentence = verdict(teacher, gain, forecast, len(labels))
     return Advice(
         gold=len(labels),
         unlabeled=rows,
@@ -126,48 +122,52 @@ def advise(context: Context, concerns: Sequence[Concern] = ()) -> Advice:
         teacher=teacher,
         by_class=tuple(share(int(a), int(b)) for a, b in zip(class_right, class_rows, strict=True)),
         class_rows=tuple(class_rows.tolist()),
-        detectors=detectors(sampled, {name: error[0] for name, error in errors.items()}, estimate.out_of_fold),
+        detectors=detectors(sampled, {name: error[0] for name, error in errors.items()}, targets.out_of_fold),
         changes=_changes(weights, estimate),
-        accuracies=_accuracies(sampled, estimate, teacher),
-        choice=choice,
+        accuracies=_accuracies(sampled, correction, teacher),
+        correction=correction,
         gain=gain,
+        forecast=forecast,
         concerns=all_concerns,
         alone=_better_alone(sampled, right),
         steps=planned,
-        judging=rows_to_tell(gain, len(labels)) if gain.known.low < 0 else None,
+        judging=rows_to_tell(gain, len(labels)) if gain.interval.low < 0 else None,
         teaching=enough_of(planned, gain.points, NOTHING),
-        next=kept[worth_labeling(sampled, estimate.posterior(sampled.unlabeled))],
+        next=kept[worth_labeling(sampled, targets.of(sampled.unlabeled))],
         verdict="; ".join([sentence, *dict.fromkeys(concern.clause for concern in all_concerns)]),
     )
 
 
-def verdict(teacher: Interval, accepted: bool, gain: PredictedGain, rows: int) -> str:
-    """One sentence, from the teacher's accuracy on `rows` gold rows, the choice, and the gain."""
+def verdict(teacher: Interval, gain: ExpectedGain, forecast: Interval | None, rows: int) -> str:
+    """One sentence, from the teacher's accuracy on `rows` gold rows, the gain of targets, and that of pilot students."""
     open_still = f"cannot tell with {rows:,} gold rows"
-    if gain.transfer(100 * (1 - teacher.value)) < NOTHING:
-        missing = rows_to_trust(teacher.value, rows, gain.transfer)
-        return f"{open_still}: {missing:,} more would" if missing else "nothing to win: train unweighted"
+    if 100 * (1 - teacher.value) < NOTHING:
+        missing = rows_to_trust(teacher.value, rows)
+        return f"{open_still}: {missing:,} more would tell" if missing else "nothing to win: train unweighted"
+    if gain.interval.low > 0 and forecast is None:
+        return f"correct the targets: about {gain.points:+.1f} points of target accuracy"
+    if gain.interval.low > 0 and forecast is not None:
+        students = f"the student gains about {forecast.value:+.1f} points"
+        nothing = f"{GOLD}: targets can be corrected, but pilot students gain nothing by it"
+        return f"correct the targets: {students}" if forecast.value >= NOTHING else nothing
+    if gain.interval.high < POSSIBLE:
+        return GOLD
     more = rows_to_tell(gain, rows)
-    if not accepted:
-        open_much = gain.known.low < 0 and gain.known.high > POSSIBLE and more is not None
-        return f"{GOLD}; {more:,} more would tell whether to correct the targets" if open_much else GOLD
-    if gain.known.low > 0:
-        return f"correct the targets: about {gain.points:+.1f} points"
-    return f"{open_still}: {more:,} more would" if more is not None else f"{open_still}, and more would hardly help"
+    return f"{open_still}: {more:,} more would tell" if more is not None else f"{open_still}, and more would hardly help"
 
 
-def rows_to_tell(gain: PredictedGain, rows: int) -> int | None:
+def rows_to_tell(gain: ExpectedGain, rows: int) -> int | None:
     """Additional gold rows after which the gain's interval would exclude 0, to two digits; None above SENSIBLE."""
-    if gain.targets <= 0:
+    if gain.points <= 0:
         return None
-    needed = (rows + gain.prior) * ((Z * gain.error / gain.targets) ** 2 - 1)
+    needed = (rows + gain.prior) * ((Z * gain.error / gain.points) ** 2 - 1)
     return None if needed > SENSIBLE else _two_digits(needed)
 
 
-def rows_to_trust(accuracy: float, rows: int, transfer: TransferCurve) -> int:
+def rows_to_trust(accuracy: float, rows: int) -> int:
     """Additional gold rows, to two digits, after which a teacher of this accuracy leaves at most POSSIBLE points; or 0."""
     total = rows
-    while transfer(100 * (1 - share(round(accuracy * total), total).low)) > POSSIBLE:
+    while 100 * (1 - share(round(accuracy * total), total).low) > POSSIBLE:
         total += max(1, total // 20)
     return _two_digits(total - rows) if total > rows else 0
 
@@ -180,7 +180,7 @@ def _two_digits(rows: float) -> int:
 
 def _supervised(context: Context) -> list[str]:
     """Models trained on labels alone; where the gold rows are all labels there are, the student is one."""
-    student = ["student"] if context.recalibrate and "student" in context.validation else []
+    student = ["student"] if context.gold_alone and "student" in context.validation else []
     return [*student, *(name for name in SUPERVISED if name in context.auxiliary)]
 
 
@@ -204,13 +204,13 @@ def _changes(weights: Mapping[str, Floats], estimate: GainEstimate) -> tuple[Cha
     return (*weighed, Change("corrected targets", share(round(estimate.differing * n), n), 1.0))
 
 
-def _in_points(step: PlanStep, transfer: TransferCurve) -> PlanStep:
-    return PlanStep(step.more, transfer.error(100 * step.gain, 100 * step.error), transfer(100 * step.gain))
+def _in_points(step: PlanStep) -> PlanStep:
+    return PlanStep(step.more, 100 * step.error, 100 * step.gain)
 
 
-def _accuracies(context: Context, estimate: GainEstimate, teacher: Interval) -> dict[str, Interval]:
-    """Of the teacher, of the posterior on gold and as estimated, and of every auxiliary model by itself."""
-    labels, m = context.labels, len(context.labels)
+def _accuracies(context: Context, correction: Correction, teacher: Interval) -> dict[str, Interval]:
+    """Of the teacher, of the corrected targets on gold and as estimated, and of every auxiliary model by itself."""
+    labels, m, estimate = context.labels, len(context.labels), correction.gain
 
     def on_gold(predictions: np.ndarray) -> Interval:
         return share(int(np.sum(predictions.argmax(axis=1) == labels)), m)
@@ -219,8 +219,8 @@ def _accuracies(context: Context, estimate: GainEstimate, teacher: Interval) -> 
     below, above = (np.hypot(teacher.value - bound, Z * estimate.gain_error) for bound in (teacher.low, teacher.high))
     return {
         "teacher": teacher,
-        "posterior, on gold": on_gold(estimate.out_of_fold),
-        "posterior, expected": Interval(*(float(np.clip(x, 0, 1)) for x in (value, value - below, value + above))),
+        "corrected, on gold": on_gold(correction.targets.out_of_fold),
+        "corrected, expected": Interval(*(float(np.clip(x, 0, 1)) for x in (value, value - below, value + above))),
         **{
             f"{name} alone": on_gold(context.validation[name])
             for name in dict.fromkeys([*_supervised(context), *context.auxiliary])
@@ -249,37 +249,3 @@ def _part(context: Context, kept: Ints) -> Context:
         evidence=replace(evidence, teacher=evidence.teacher[kept], student=student, truth=truth),
         auxiliary=auxiliary,
     )
-
-
-@dataclass(frozen=True)
-class TransferCurve:
-    """How gains in target accuracy become gains of students."""
-
-    slope: float  # of a first small gain, and of a loss
-    bend: float  # 0: a straight line
-    residual: float  # standard deviation of single students in points, whatever the number of gold rows
-
-    def __call__(self, targets: float) -> float:
-        """The student's gain, from that of its targets; both in points."""
-        return self.slope * targets / (1 + self.bend * max(targets, 0.0))
-
-    def error(self, targets: float, error: float) -> float:
-        """Its standard error, from that of the targets' gain: half the difference between one error more and one less."""
-        return (self(targets + error) - self(targets - error)) / 2
-
-    def known(self, targets: float, error: float) -> Interval:
-        """The interval from the error of the targets' gain: both ends are mapped by the curve, which keeps their signs."""
-        return Interval(self(targets), self(targets - Z * error), self(targets + Z * error))
-
-    def predicted(self, targets: float, error: float) -> Interval:
-        """The same for a single student."""
-        interval, student_error = self.known(targets, error), Z * self.residual
-        below, above = (float(np.hypot(interval.value - end, student_error)) for end in (interval.low, interval.high))
-        return Interval(interval.value, interval.value - below, interval.value + above)
-
-
-# Fitted on the leaderboard's tuning half: `python -m experiments.leaderboard` prints the estimates of its trials.
-TRANSFER: Mapping[Targets, TransferCurve] = {  # by the student's targets
-    "soft": TransferCurve(slope=0.418, bend=0.024, residual=0.675),
-    "hard": TransferCurve(slope=0.431, bend=0.026, residual=0.581),
-}

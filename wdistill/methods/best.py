@@ -1,14 +1,12 @@
-"""`best`: the gold rows as labels always, and corrected targets in place of the teacher's where the gold rows support them.
+"""`best`: the gold rows as labels, and targets that the gold rows have corrected in place of the teacher's.
 
-A posterior has to pass two tests on the gold rows, both out of fold. First, its likelihood must be better than the
-teacher's: with a hundred rows the likelihood decides where accuracies differ by chance. Second, the expected gain in target
-accuracy must be large enough. It comes from the rows on which posterior and teacher disagree: how many there are is counted
-on the unlabeled rows, which of the two is right on the gold rows, with the posterior's own probabilities as the prior.
+The targets are an average of recalibrated and corrected ones (targets.py), never a choice between them. How much better they
+are than the teacher's is estimated from the rows on which both differ: how many there are is counted on the unlabeled rows,
+which of the two is right on the gold rows, out of fold, with the targets' own probabilities as the prior.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,39 +15,26 @@ from numpy.typing import NDArray
 from wdistill.core.errors import bad_input
 from wdistill.core.threads import one_thread
 from wdistill.methods.context import Context, MethodArm, Supervision, supervise
-from wdistill.methods.posterior import Posterior, cross_fitted, fit_posterior
-from wdistill.weights.confidence import Floats
+from wdistill.methods.posterior import cross_fitted
+from wdistill.methods.targets import Average, FittedTargets, fit_targets
 
 AUXILIARY_MODELS = ("second", "forest", "retrained")  # another student, a random forest, and the teacher, all with gold
 FEWEST = 10  # gold rows, at least, to fit and to evaluate on
-LEAST_ERRORS = 0.5  # standard errors by which the likelihood must improve
 PRIOR_ROWS = 20.0  # weight of the prior advantage, in differing gold rows
-LEAST_GAIN = 0.004  # least expected gain in target accuracy: a smaller one does not reach the student
+TINY = 1e-4  # a probability of 0 counts as this much
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class GainEstimate:
-    """The estimated effect of training on a posterior over the truth in place of the teacher's targets."""
+    """How much better some targets are than the teacher's, as the gold rows tell."""
 
-    posterior: Posterior
-    out_of_fold: Floats  # (m, K) the posterior of the gold rows
     likelihood: float  # mean gain in log-likelihood on gold, over the teacher's own predictions recalibrated
     likelihood_error: float  # its standard error
     differing: float  # share of the unlabeled rows that would get another class
     differing_gold: int  # gold rows that would
-    won: int  # of these, rows on which the posterior is right and the teacher wrong
+    won: int  # of these, rows on which the targets are right and the teacher wrong
     lost: int  # and the other way round
-    prior_advantage: float  # on differing rows, as the posterior itself expects it: a probability minus a probability
-
-    @property
-    def likelihood_improves(self) -> bool:
-        """Whether the gold rows support it."""
-        return self.likelihood > LEAST_ERRORS * self.likelihood_error
-
-    @property
-    def accepted(self) -> bool:
-        """Whether it is trained on: the gold rows support it, and the gain is large enough."""
-        return self.likelihood_improves and self.gain > LEAST_GAIN
+    prior_advantage: float  # on differing rows, as the targets themselves expect it: a probability minus a probability
 
     @property
     def advantage(self) -> float:
@@ -79,74 +64,67 @@ class GainEstimate:
         return PRIOR_ROWS / self.differing if self.differing else 0.0
 
 
+@dataclass(frozen=True, eq=False)
+class Correction:
+    """The targets of `best`, and how much better than the teacher's they are."""
+
+    targets: FittedTargets
+    gain: GainEstimate
+    why: str  # one sentence: what the targets are, and what gold says of them
+
+
 @one_thread()
-def estimate_gain(context: Context, experts: Sequence[str]) -> GainEstimate:
-    """The estimated gain of the posterior of these experts, the teacher first, from the gold rows."""
-    gold = {name: context.validation[name] for name in experts}
-    unlabeled = {name: context.unlabeled[name] for name in experts}
-    labels, rows = context.labels, np.arange(len(context.labels))
-    posterior, out_of_fold = fit_posterior(gold, labels), cross_fitted(gold, labels, context.folds)
-    recalibrated = cross_fitted({"teacher": gold["teacher"]}, labels, context.folds)
-    gains = np.log(out_of_fold[rows, labels]) - np.log(recalibrated[rows, labels])
-    corrected = posterior(unlabeled)
-    teacher, teacher_gold = unlabeled["teacher"].argmax(axis=1), gold["teacher"].argmax(axis=1)
-    differing, differing_gold = corrected.argmax(axis=1) != teacher, out_of_fold.argmax(axis=1) != teacher_gold
-    advantage = corrected.max(axis=1) - corrected[np.arange(len(corrected)), teacher]
+def correct_targets(context: Context) -> Correction:
+    """The targets that the context names, fitted on its gold rows, and their estimated gain."""
+    targets = fit_targets(context, context.targets_from)
+    gain = estimate_gain(context, targets)
+    return Correction(targets, gain, _why(context, targets, gain))
+
+
+def estimate_gain(context: Context, targets: FittedTargets) -> GainEstimate:
+    """What these targets gain over the teacher's, from the gold rows."""
+    teacher, teacher_gold, labels = context.unlabeled["teacher"], context.validation["teacher"], context.labels
+    rows, of_gold, of_unlabeled = np.arange(len(labels)), targets.out_of_fold, targets.of(context.unlabeled)
+    recalibrated = cross_fitted({"teacher": teacher_gold}, labels, context.folds)
+    gains = np.log(np.maximum(of_gold[rows, labels], TINY)) - np.log(recalibrated[rows, labels])
+    label, label_gold = teacher.argmax(axis=1), teacher_gold.argmax(axis=1)
+    differing, differing_gold = of_unlabeled.argmax(axis=1) != label, of_gold.argmax(axis=1) != label_gold
+    advantage = of_unlabeled.max(axis=1) - of_unlabeled[np.arange(len(label)), label]
     return GainEstimate(
-        posterior=posterior,
-        out_of_fold=out_of_fold,
         likelihood=float(gains.mean()),
         likelihood_error=_standard_error(gains),
         differing=float(differing.mean()),
         differing_gold=int(differing_gold.sum()),
-        won=int(np.sum(differing_gold & (out_of_fold.argmax(axis=1) == labels))),
-        lost=int(np.sum(differing_gold & (teacher_gold == labels))),
+        won=int(np.sum(differing_gold & (of_gold.argmax(axis=1) == labels))),
+        lost=int(np.sum(differing_gold & (label_gold == labels))),
         prior_advantage=float(advantage[differing].mean()) if differing.any() else 0.0,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """Which targets to train on, and why."""
-
-    estimate: GainEstimate
-    why: str
-    recalibrated: Posterior | None = None  # of the teacher alone: takes the place of its own targets
-
-    def targets(self, experts: Mapping[str, Floats]) -> Floats:
-        """Distributions (n, K), from the probabilities of every expert: the posterior's, or the teacher's."""
-        if self.estimate.accepted:
-            return self.estimate.posterior(experts)
-        return experts["teacher"] if self.recalibrated is None else self.recalibrated(experts)
+def _why(context: Context, targets: FittedTargets, gain: GainEstimate) -> str:
+    """What the targets are; then how many rows they change, and what that gains."""
+    changed = f"{gain.differing:.1%} of the rows get another class"
+    expected = f"{100 * gain.gain:+.1f} ± {100 * gain.gain_error:.1f} points of target accuracy expected"
+    share = (
+        f"{targets.of.share:.0%} of the weight, " if isinstance(targets.of, Average) and len(context.validation) > 1 else ""
+    )
+    return f"{_described(context, targets)}: {share}{changed}, {expected}"
 
 
-def choose(context: Context) -> Choice:
-    """Corrected targets where the gold rows support them and the gain is large enough, else the teacher's own.
-
-    Where the context says `recalibrate`, the teacher's own targets are recalibrated on the gold rows.
-    """
-    estimate = estimate_gain(context, tuple(context.validation))
-    others = ", ".join(name for name in context.validation if name != "teacher")
-    recalibrated = fit_posterior({"teacher": context.validation["teacher"]}, context.labels) if context.recalibrate else None
-    instead = f"the teacher's {'targets, recalibrated on gold' if context.recalibrate else 'own targets'}"
-    if not others:
-        return Choice(estimate, f"{instead}: there is no other expert", recalibrated)
-    likelihood = f"log-likelihood on gold {estimate.likelihood:+.3f} ± {estimate.likelihood_error:.3f}"
-    gain = f"{100 * estimate.gain:+.1f} ± {100 * estimate.gain_error:.1f} points of target accuracy expected"
-    if estimate.accepted:
-        changed = f"{estimate.differing:.1%} of the rows get another class"
-        return Choice(estimate, f"targets corrected by {others}: {likelihood}, {changed}, {gain}")
-    if estimate.likelihood_improves:
-        least = f"at least {100 * LEAST_GAIN:.1f} are required"
-        return Choice(estimate, f"{instead}: too little gain from {others} ({likelihood}, {gain}, {least})", recalibrated)
-    rows = len(context.labels)
-    return Choice(estimate, f"{instead}: {rows} gold rows show no gain from {others} ({likelihood})", recalibrated)
+def _described(context: Context, targets: FittedTargets) -> str:
+    """The targets in words."""
+    if not isinstance(targets.of, Average):
+        return f"targets from {targets.source}, as asked"
+    leader = {"teacher": "the teacher", "retrained": "the retrained teacher"}.get(targets.leader, targets.leader)
+    others = [name for name in context.validation if name != targets.leader]
+    recalibrated = f"{leader}'s predictions, recalibrated on {len(context.labels):,} gold rows"
+    return f"{recalibrated}, averaged with their correction by {', '.join(others)}" if others else recalibrated
 
 
 def supervise_best(context: Context) -> Supervision:
-    """Gold as labels, and the targets of the choice."""
-    choice = choose(context)
-    return replace(supervise(choice.targets(context.unlabeled), context), gold=True, why=choice.why)
+    """Gold as labels, and corrected targets."""
+    correction = correct_targets(context)
+    return replace(supervise(correction.targets.of(context.unlabeled), context), gold=True, why=correction.why)
 
 
 best = MethodArm("best", supervise_best, AUXILIARY_MODELS)

@@ -51,7 +51,8 @@ class Context:
     targets: Targets = "soft"  # the student's targets: distributions, or their argmax
     seed: int = 0
     same: Ints | None = None  # (m,) the first equal gold row of every gold row, where gold rows are repeated
-    recalibrate: bool = False  # the teacher was trained on no row of ours: `best` recalibrates it where it does not correct
+    targets_from: str = "average"  # what `best` teaches: see methods/targets.py
+    gold_alone: bool = False  # there are no labeled rows: the student was trained on gold rows alone
 
     @property
     def labels(self) -> NDArray[Any]:

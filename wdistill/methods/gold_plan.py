@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wdistill.methods.best import GainEstimate
+from wdistill.methods.best import Correction
 from wdistill.methods.context import Context
 from wdistill.methods.crossfit import Ints
 from wdistill.methods.posterior import fit_posterior
@@ -32,9 +32,9 @@ class PlanStep:
     gain: float  # projected gain: a posterior fitted on more rows, the experts unchanged
 
 
-def steps(context: Context, estimate: GainEstimate, more: Sequence[int] = MORE) -> tuple[PlanStep, ...]:
+def steps(context: Context, correction: Correction, more: Sequence[int] = MORE) -> tuple[PlanStep, ...]:
     """The error falls with the root of gold and prior rows, the loss from fitting on few rows with the gold rows."""
-    m, lost = len(context.labels), _lost_to_few(context)
+    m, lost, estimate = len(context.labels), _lost_to_few(context, correction.targets.leader), correction.gain
     rows_now = m + estimate.prior
     return tuple(
         PlanStep(
@@ -52,7 +52,7 @@ def enough_of(planned: Sequence[PlanStep], now: float, least: float) -> PlanStep
     return next((step for step in planned if step.gain - now >= most / 2), None) if most >= least else None
 
 
-def _lost_to_few(context: Context) -> float:
+def _lost_to_few(context: Context, leader: str) -> float:
     """b of accuracy = a − b / rows, for posteriors refitted on random halves and quarters of gold, tested on the other rows.
 
     Never below 0: more rows do not reduce the accuracy.
@@ -61,18 +61,21 @@ def _lost_to_few(context: Context) -> float:
     sizes = [size for size in (m // 4, m // 2) if size >= FEWEST]
     if len(sizes) < 2:
         return 0.0
-    accuracies = [np.mean([_held_out_accuracy(context, rng.permutation(m), size) for _ in range(DRAWS)]) for size in sizes]
+    accuracies = [
+        np.mean([_held_out_accuracy(context, leader, rng.permutation(m), size) for _ in range(DRAWS)]) for size in sizes
+    ]
     return max(0.0, float(accuracies[1] - accuracies[0]) / (1 / sizes[0] - 1 / sizes[1]))
 
 
-def _held_out_accuracy(context: Context, order: Ints, size: int) -> float:
+def _held_out_accuracy(context: Context, leader: str, order: Ints, size: int) -> float:
     """Accuracy on the other rows of a posterior fitted on the first `size` of `order`, without repeats where possible."""
     train, test = order[:size], order[size:]
     if context.same is not None:
         fresh = test[~np.isin(context.same[test], context.same[train])]
         test = fresh if len(fresh) else test
-    posterior = fit_posterior({name: values[train] for name, values in context.validation.items()}, context.labels[train])
-    predicted = posterior({name: values[test] for name, values in context.validation.items()})
+    experts = {leader: context.validation[leader], **context.validation}
+    posterior = fit_posterior({name: values[train] for name, values in experts.items()}, context.labels[train])
+    predicted = posterior({name: values[test] for name, values in experts.items()})
     return float(np.mean(predicted.argmax(axis=1) == context.labels[test]))
 
 

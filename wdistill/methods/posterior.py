@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,39 +21,50 @@ from numpy.typing import NDArray
 from wdistill.methods.crossfit import Ints, floored_logs, log_softmax, out_of_fold
 from wdistill.weights.confidence import Floats
 
-SLOPE_PRECISION = 10.0  # of the prior: slope 1 for the first expert, 0 for the others
+SLOPE_PRECISION = 10.0  # of the prior: slope 1 for the leader, which is the first expert, and 0 for the others
 BIAS_PRECISION = 30.0  # of the prior: bias 0 for every class
+CONSTANT = 1e-6  # log-probabilities that vary by less say the same of all rows
 
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
     """A fitted posterior: one slope per expert, one bias per class."""
 
-    slopes: Mapping[str, float]  # by expert, the teacher first
+    slopes: Mapping[str, float]  # by expert, the leader first
     biases: Floats  # (K,)
     classes_with_gold: NDArray[np.bool_]  # (K,) classes that at least one gold row has
 
     def __call__(self, predictions: Mapping[str, Floats]) -> Floats:
         """Distributions over the truth (n, K), from the probabilities (n, K) of every expert.
 
-        Where the teacher predicts a class without gold rows, its errors cannot be estimated: its prediction is kept.
+        Where the leader predicts a class without gold rows, its errors cannot be estimated: its prediction is kept.
         """
         log_probabilities = {name: floored_logs(predictions[name]) for name in self.slopes}
         total = np.asarray(sum(slope * log_probabilities[name] for name, slope in self.slopes.items()) + self.biases)
-        teacher = next(iter(log_probabilities.values()))
-        kept = ~self.classes_with_gold[teacher.argmax(axis=1)]
-        total[kept] = teacher[kept]
+        leader = next(iter(log_probabilities.values()))
+        kept = ~self.classes_with_gold[leader.argmax(axis=1)]
+        total[kept] = leader[kept]
         return np.exp(log_softmax(total))
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Its numbers, as a file keeps them."""
+        without = np.flatnonzero(~self.classes_with_gold).tolist()
+        return {"slopes": dict(self.slopes), "biases": self.biases.tolist(), "classes_without_gold": without}
 
 
 def fit_posterior(predictions: Mapping[str, Floats], labels: NDArray[np.integer]) -> Posterior:
-    """Slopes and biases with the largest posterior density; probabilities (m, K) by expert, the teacher first, labels (m,).
+    """Slopes and biases with the largest posterior density; probabilities (m, K) by expert, the leader first, labels (m,).
 
-    The prior gives an expert other than the teacher the slope 0: without evidence in the gold rows it is ignored.
+    The prior gives an expert other than the leader the slope 0: without evidence in the gold rows it is ignored. One that
+    says the same of all gold rows is left out.
     """
     from scipy.optimize import minimize
 
-    stacked = np.stack([floored_logs(probabilities) for probabilities in predictions.values()])  # (E, m, K)
+    leader, *others = predictions
+    logs = {name: floored_logs(probabilities) for name, probabilities in predictions.items()}
+    names = [leader, *(name for name in others if np.ptp(logs[name], axis=0).max() > CONSTANT)]
+    stacked = np.stack([logs[name] for name in names])  # (E, m, K)
     experts, m, classes = stacked.shape
     prior = np.eye(experts)[0]
     truth = np.zeros((m, classes))
@@ -69,7 +81,7 @@ def fit_posterior(predictions: Mapping[str, Floats], labels: NDArray[np.integer]
 
     start = np.concatenate([prior, np.zeros(classes)])
     fitted = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300}).x
-    slopes = dict(zip(predictions, fitted[:experts].tolist(), strict=True))
+    slopes = dict(zip(names, fitted[:experts].tolist(), strict=True))
     return Posterior(slopes, fitted[experts:], np.bincount(labels, minlength=classes) > 0)
 
 

@@ -12,6 +12,8 @@ from wdistill.core import settings
 from wdistill.core.checks import warn
 from wdistill.core.errors import ConfigError, bad_value
 from wdistill.core.settings import Word, check_settings, read_settings, setting, settings_of, shown
+from wdistill.methods.best import AUXILIARY_MODELS
+from wdistill.methods.targets import check_source
 from wdistill.weights.rules import RuleSettings, missing_settings, unused_settings
 
 PAIR = re.compile(r"[^\s=,]+=[^\s=,]+")  # dotted names of two layers
@@ -83,6 +85,11 @@ class Recipe(RuleSettings):
         "no", "train the student on the validation rows too; half: one half trains, the other weighs"
     )
 
+    targets_from: str = setting(
+        "average",
+        "what best teaches: average, posterior, or an expert such as teacher or retrained, also with -recalibrated",
+    )
+
     # what comes in
     kind: Literal["probabilities", "logits", "logprobs"] = setting("probabilities", "what a teacher given as a table holds")
     classes: int | None = setting(None, "number of classes; as the models have it unless given", least=2)
@@ -139,6 +146,9 @@ def _check_conflicts(recipe: Recipe, beside: Sequence[str] = ()) -> None:
         if name != "targets":  # the loss uses it too
             raise _conflict(recipe, name, "rule", f"needs an arm with the rule {' or '.join(rules)}")
     default = settings_of(Recipe)
+    if recipe.targets_from != default["targets_from"].default and "best" not in (*recipe.rule, *beside):
+        raise _conflict(recipe, "targets_from", "rule", "needs the arm best")
+    check_source(recipe.targets_from, ("teacher", "student", *AUXILIARY_MODELS), "recipe: targets_from")
     if recipe.decayed != "all" and not recipe.weight_decay:
         raise _conflict(recipe, "decayed", "weight_decay", "needs a weight_decay above 0")
     if recipe.optimizer != "sgd" and recipe.momentum != default["momentum"].default:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from wdistill.core import checks
-from wdistill.methods.best import Choice, choose
+from wdistill.methods.best import Correction, correct_targets
 from wdistill.methods.context import one_hot
 from wdistill.methods.guards import check_gold
-from wdistill.methods.posterior import Posterior
 from wdistill.tables.experts import ExpertTables, open_experts, predict_sample
 from wdistill.tables.formats.table import Chunk, Table
 from wdistill.tables.join import Numbers
@@ -25,10 +24,10 @@ from wdistill.weights.confidence import Floats
 
 @dataclass(frozen=True, eq=False)
 class CorrectJob:
-    """The job that writes targets: the experts, and the choice that the gold rows support."""
+    """The job that writes targets: the experts, and what the gold rows make of their predictions."""
 
     experts: ExpertTables
-    choice: Choice
+    correction: Correction
     sampled: int  # unlabeled rows that the gain was estimated on
 
     @property
@@ -37,29 +36,17 @@ class CorrectJob:
 
     @property
     def state(self) -> bytes:
-        gain, posterior = self.choice.estimate, self.choice.estimate.posterior
-        return json.dumps(
-            [
-                gain.accepted,
-                *(_numbers_of(each) for each in (posterior, self.choice.recalibrated) if each is not None),
-            ]
-        ).encode()
+        return json.dumps([self.correction.targets.source, self.correction.targets.of.record]).encode()
 
     @property
     def metadata(self) -> dict[str, Any]:
-        gain, posterior = self.choice.estimate, self.choice.estimate.posterior
+        targets, gain = self.correction.targets, self.correction.gain
         return {
             "method": "best",
-            "why": self.choice.why,
-            "slopes": dict(posterior.slopes),
-            "biases": posterior.biases.tolist(),
-            "classes_without_gold": np.flatnonzero(~posterior.classes_with_gold).tolist(),
-            "prospect": {
-                "sampled": self.sampled,
-                "supported": gain.likelihood_improves,
-                "taken": gain.accepted,
-                **gain.numbers,
-            },
+            "why": self.correction.why,
+            "targets_from": targets.source,
+            "fitted": targets.of.record,
+            "prospect": {"sampled": self.sampled, **gain.numbers},
         }
 
     def schema(self, ids: pa.DataType) -> pa.Schema:
@@ -79,7 +66,7 @@ class CorrectJob:
         """Targets (n, K) from the predictions of all experts, and which rows (n,) get another class than the teacher's."""
         names, classes = map(self.experts.expert, self.source.columns), range(self.source.classes)
         predictions = {name: np.stack([numbers[f"{name}.{c}"] for c in classes], axis=1) for name in names}
-        targets = self.choice.targets(predictions)
+        targets = self.correction.targets.of(predictions)
         changed = targets.argmax(axis=1) != predictions["teacher"].argmax(axis=1)
         if self.source.options.targets == "hard":
             targets = one_hot(targets.argmax(axis=1), targets.shape[1])
@@ -89,17 +76,13 @@ class CorrectJob:
         """Nothing: the gold rows are in a table of their own."""
 
 
-def prepare_best(paths: Paths, options: Options, *, recalibrate: bool = False) -> CorrectJob:
-    """Open the tables, let the experts predict gold and a sample of the unlabeled rows, and choose."""
+def prepare_best(paths: Paths, options: Options) -> CorrectJob:
+    """Open the tables, let the experts predict gold and a sample of the unlabeled rows, and fit the targets."""
     experts = open_experts(paths, options)
     sample = predict_sample(experts)
     for finding in (*sample.concerns, *check_gold(sample.context)):
         checks.warn(finding.text)
-    return CorrectJob(experts, choose(replace(sample.context, recalibrate=recalibrate)), len(sample.ids))
-
-
-def _numbers_of(posterior: Posterior) -> list[Any]:
-    return [posterior.slopes, posterior.biases.tolist(), posterior.classes_with_gold.tolist()]
+    return CorrectJob(experts, correct_targets(sample.context), len(sample.ids))
 
 
 def lists(rows: Floats) -> pa.Array:

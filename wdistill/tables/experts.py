@@ -210,6 +210,7 @@ class SampledPredictions:
     drawn: int  # of these, rows in the sample
     named: bool  # whether gold and unlabeled rows have ids
     concerns: tuple[Concern, ...]  # gold rows that are labeled or unlabeled rows too
+    inputs: NDArray[np.float32] | None  # (n, d) of the sampled rows
 
 
 def predict_sample(experts: ExpertTables, seed: int = 0) -> SampledPredictions:
@@ -228,6 +229,7 @@ def predict_sample(experts: ExpertTables, seed: int = 0) -> SampledPredictions:
         shared_inputs = leaked(np.isin(gold_keys, sample_keys), by_itself(sample_keys))
         concerns = concerns or gold_in_unlabeled(int(shared_inputs.sum()), len(experts.ids), "inputs")
     evidence = replace(experts.evidence, teacher=sample["teacher"], student=sample.get("student"), tolerance=CHECKED)
-    context = Context(evidence, auxiliary, options.targets, seed, experts.same)
+    context = Context(evidence, auxiliary, options.targets, seed, experts.same, options.targets_from)
     all_concerns = (*experts.concerns, *concerns)
-    return SampledPredictions(context, ids.take(pa.array(kept)), rows, len(ids), experts.named, all_concerns)
+    own = sample.get(options.inputs or "")
+    return SampledPredictions(context, ids.take(pa.array(kept)), rows, len(ids), experts.named, all_concerns, own)

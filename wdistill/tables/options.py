@@ -32,7 +32,7 @@ class Options(RuleSettings):
     """The options of a table job; the flags of the commands are these fields."""
 
     method: Literal["paper", "best"] = setting(
-        "paper", "paper: weights by --rule; best: corrected targets, where the gold rows (--validation) support them"
+        "paper", "paper: weights by --rule; best: targets corrected by the gold rows (--validation)"
     )
     rule: tuple[str, ...] = setting(
         ("debiased",), f"{RULE_LIST}; several with commas are multiplied", least=1, metavar="RULE[,RULE…]"
@@ -54,6 +54,10 @@ class Options(RuleSettings):
         "in V and U: predictions of models that never saw the validation rows, such as a second LLM",
         metavar="COLUMN[,COLUMN…]",
     )
+    targets_from: str = setting(
+        "average",
+        "what best teaches: average, posterior, or an expert such as teacher or retrained, also with -recalibrated",
+    )
     inputs: str | None = setting(
         None, "in V, U and L: numbers that a random forest is trained on, as another expert", metavar="COLUMN"
     )
@@ -61,7 +65,7 @@ class Options(RuleSettings):
 
 OF_METHOD = {  # options that one method alone looks at
     "paper": ("rule", *(name for name in settings_of(RuleSettings) if name != "targets"), "truth"),
-    "best": ("opinions", "inputs"),
+    "best": ("opinions", "inputs", "targets_from"),
 }
 READING = ("targets", "kind", "classes", "soft_labels", "renormalize", "allow_subset")  # of both methods
 RESERVED = ("id", "label", "teacher", "student", "forest", "second", "retrained")  # no names of opinions
@@ -134,11 +138,13 @@ def _needs(rules: Sequence[str]) -> str:
 
 def _check_experts(options: Options, paths: Paths) -> None:
     from wdistill.methods.crossfit import need_sklearn
+    from wdistill.methods.targets import check_source
 
     if paths.labeled and options.inputs is None:
         raise _conflict("--labeled", "needs --inputs COLUMN, which a forest learns from", "no --inputs")
     _check_columns("--inputs", [options.inputs] if options.inputs else [], RESERVED)
     _check_columns("--opinions", options.opinions, (*RESERVED, *([options.inputs] if options.inputs else [])))
+    check_source(options.targets_from, ("teacher", "student", *options.opinions, "forest"), "--targets-from")
     if options.inputs:
         need_sklearn("--inputs")
 

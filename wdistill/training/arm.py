@@ -52,7 +52,7 @@ def train_arm(
     job: TrainingJob, rule: Rule[...] | MethodArm, student: nn.Module, splits: Mapping[str, Split], callbacks: Callbacks
 ) -> None:
     """Train the pretrained student, the same for all arms, on labeled, unlabeled and perhaps gold rows."""
-    _load_pretrained(job, "student", student)
+    load_pretrained(job, "student", student)
     if isinstance(rule, MethodArm):
         arm = _prepare_method(job, rule, student, splits, callbacks)
     else:
@@ -67,7 +67,7 @@ def read_context(job: TrainingJob, callbacks: Callbacks) -> Context:
     device = torch.device(job.device)
     gold, unlabeled = (to_device(job.splits[name], device) for name in ("validation", "unlabeled"))
     student = job.model.to(device)
-    _load_pretrained(job, "student", student)
+    load_pretrained(job, "student", student)
     weigher = _weigher(job, _no_rule, gold, unlabeled, 1.0, callbacks)
     return _context(job, getattr(job.rule, "auxiliary", ()), weigher.evidence(student))
 
@@ -121,7 +121,7 @@ def _context(job: TrainingJob, auxiliary: Sequence[str], evidence: Evidence) -> 
     """The input of a method: predictions, also of the auxiliary models that it uses."""
     models = {name: read_predictions(job.run / "auxiliary" / name) for name in job.auxiliary if name in auxiliary}
     seed, same = job.recipe.seed % 2**32, job.splits["validation"].same
-    return Context(evidence, models, job.recipe.targets, seed, same, recalibrate=job.gold_as_labeled)
+    return Context(evidence, models, job.recipe.targets, seed, same, job.recipe.targets_from, job.gold_as_labeled)
 
 
 def _supervision(rule: MethodArm, context: Context) -> Supervision:
@@ -222,11 +222,11 @@ def _auxiliary_loss(job: TrainingJob, student: nn.Module, labeled: Split) -> Abs
         return nullcontext()
     assert job.teacher is not None
     teacher = job.teacher.to(device_of(student))
-    _load_pretrained(job, "teacher", teacher)
+    load_pretrained(job, "teacher", teacher)
     return vid_auxiliary_loss(job.recipe, student, teacher, labeled.inputs)
 
 
-def _load_pretrained(job: TrainingJob, name: str, model: nn.Module) -> None:
+def load_pretrained(job: TrainingJob, name: str, model: nn.Module) -> None:
     """Load the parameters at the end of pretraining into a model."""
     parameters = CheckpointStore(job.run / name).read("parameters.safetensors")
     tensors.load_parameters(model, tensors.from_bytes(parameters, name), name)

@@ -12,11 +12,14 @@ from wdistill.methods import advice
 from wdistill.methods.advice import Advice
 from wdistill.methods.best import best
 from wdistill.methods.crossfit import need_sklearn
+from wdistill.methods.statistics import Interval
+from wdistill.methods.targets import Targets
 from wdistill.runs.recipe import Recipe
 from wdistill.training.arm import read_context
 from wdistill.training.auxiliary import auxiliary_jobs, predict_auxiliary
 from wdistill.training.jobs import TrainingJob, arm_job, pretraining_jobs
 from wdistill.training.labels import label_splits
+from wdistill.training.pilots import forecast_by_pilots
 from wdistill.training.prepare import Prepared, prepare
 from wdistill.training.run import Report, Run, open_run
 from wdistill.training.stage import Callbacks
@@ -78,8 +81,9 @@ def advise(
 ) -> Advice:
     """The verdict before the second stage: teacher, student and auxiliary models are trained, and predict.
 
-    The arguments are those of `distill`, among whose arms must be `best`. With the same arguments and the same `run`,
-    `distill` resumes from here.
+    Two pilot students are trained on three quarters of the unlabeled rows, to forecast what a student gains; they take
+    about as long as one and a half arms. The arguments are those of `distill`, among whose arms must be `best`. With the
+    same arguments and the same `run`, `distill` resumes from here.
     """
     need_sklearn("advise")
     with open_run(rule, recipe, run) as this_run:
@@ -88,7 +92,11 @@ def advise(
         with this_run.working() as (run_jobs, callbacks):
             prepared = _before_the_arms(this_run, prepared, run_jobs, callbacks)
             context = read_context(arm_job(this_run, prepared, arm), callbacks)
-        return advice.advise(context, prepared.concerns)
+
+            def pilots(targets: Targets) -> Interval:
+                return forecast_by_pilots(this_run, prepared, arm, context, targets, run_jobs)
+
+            return advice.advise(context, prepared.concerns, pilots)
 
 
 def _before_the_arms(run: Run, prepared: Prepared, run_jobs: RunJobs, callbacks: Callbacks) -> Prepared:

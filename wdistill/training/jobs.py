@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
+from torch.nn.functional import one_hot
 
 from wdistill.methods.context import MethodArm
 from wdistill.runs.arms import folder_of
 from wdistill.runs.recipe import Recipe
-from wdistill.training.arm import train_arm
+from wdistill.training.arm import load_pretrained, train_arm
 from wdistill.training.data import Split, take_rows, to_device
 from wdistill.training.inputs import concatenate
 from wdistill.training.loop import run_stage
@@ -26,6 +28,14 @@ from wdistill.weights.rule import Rule
 if TYPE_CHECKING:
     from wdistill.training.prepare import Prepared
     from wdistill.training.run import Run
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """What a pilot student is taught besides labeled and gold rows."""
+
+    rows: NDArray[np.int64]  # (a,) of the unlabeled rows
+    targets: NDArray[np.float32]  # (a, K)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +55,12 @@ class TrainingJob:
     gold_as_labeled: bool = False  # the last labeled rows are the gold rows
     fold: int | None = None  # of an auxiliary model: the fold of gold rows that it is not trained on
     folds: np.ndarray | None = None  # of an auxiliary model: the fold of every gold row
+    lesson: Lesson | None = None  # of a pilot student
 
     @property
     def folder(self) -> Path:
+        if self.lesson is not None:
+            return self.run / "pilots" / self.name
         if self.fold is not None:
             return self.run / "auxiliary" / f"{self.name}-{self.fold}"
         return self.run / self.name if self.rule is None else self.run / "arms" / folder_of(self.name)
@@ -101,6 +114,8 @@ def run_job(job: TrainingJob, callbacks: Callbacks) -> None:
             train_arm(job, job.rule, model, splits, callbacks)
         elif job.fold is not None:
             _train_auxiliary(job, model, splits, callbacks)
+        elif job.lesson is not None:
+            _train_pilot(job, job.lesson, model, splits, callbacks)
         else:
             _pretrain(job, model, splits, callbacks)
 
@@ -126,6 +141,22 @@ def _train_auxiliary(job: TrainingJob, model: nn.Module, splits: Mapping[str, Sp
     epochs = job.recipe.teacher_epochs if job.name == "retrained" else job.recipe.student_epochs
     stage = Stage(f"{job.name}-{job.fold}", job.folder, examples, epochs, order=job.name)
     run_stage(stage, model, job.recipe, {}, callbacks)
+
+
+def _train_pilot(
+    job: TrainingJob, lesson: Lesson, model: nn.Module, splits: Mapping[str, Split], callbacks: Callbacks
+) -> None:
+    """Train the pretrained student on labeled and gold rows, and on its lesson; as an arm is trained, with weights of 1."""
+    recipe, gold = job.recipe, [] if job.gold_as_labeled else [splits["validation"]]
+    load_pretrained(job, "student", model)
+    parts = [splits["labeled"], take_rows(splits["unlabeled"], lesson.rows), *gold]
+    labels = [one_hot(part.labels, job.classes).float() for part in (parts[0], *parts[2:]) if part.labels is not None]
+    targets = torch.cat([labels[0], torch.from_numpy(lesson.targets).to(labels[0].device), *labels[1:]])
+    ids = np.concatenate([part.ids.astype(object) for part in parts])
+    examples = Examples(concatenate([part.inputs for part in parts]), targets, torch.ones(len(targets)), ids)
+    scale = recipe.temperature**2 if recipe.temperature_squared else 1.0
+    stage = Stage(job.name, job.folder, examples, recipe.epochs, "arm", recipe.temperature, scale)
+    run_stage(stage, model, recipe, {}, callbacks)
 
 
 @contextmanager

@@ -1,0 +1,128 @@
+"""The targets that `best` can teach: an expert's as they are or recalibrated, the posterior of all experts, or an average.
+
+Each is fitted on the gold rows, and answers for them out of fold. The leader is the teacher, or the teacher retrained with
+gold rows where there is one, or an expert that is right on more gold rows beyond chance. `average`, the default, is the mean
+of the recalibrated leader and of the posterior whose prior trusts the leader alone. Its two shares are stacked (Wolpert,
+Neural Networks 1992): they maximise the likelihood of the gold rows, out of fold, with a prior of one half each. Averages
+lose less than choices where gold rows are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdistill.core.errors import not_one_of
+from wdistill.methods.context import Context
+from wdistill.methods.crossfit import Ints
+from wdistill.methods.posterior import Posterior, cross_fitted, fit_posterior
+from wdistill.weights.confidence import Floats
+
+AVERAGE, POSTERIOR, RECALIBRATED = "average", "posterior", "-recalibrated"  # the last one follows an expert's name
+BEYOND_CHANCE = 3.0  # standard errors by which another expert must be right more often on gold to lead
+PRIOR_ROWS = 100.0  # gold rows that the prior of the shares counts for
+STEPS = 200  # of expectation and maximisation
+
+
+class Targets(Protocol):
+    """Targets (n, K) of any rows, from the probabilities (n, K) of every expert."""
+
+    def __call__(self, experts: Mapping[str, Floats], /) -> Floats: ...
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Its numbers, as a file keeps them."""
+
+
+@dataclass(frozen=True)
+class AsTheyAre:
+    """The probabilities of one expert."""
+
+    expert: str
+
+    def __call__(self, experts: Mapping[str, Floats]) -> Floats:
+        return experts[self.expert]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return {"expert": self.expert}
+
+
+@dataclass(frozen=True, eq=False)
+class Average:
+    """The weighted mean of the recalibrated leader and of the posterior of all experts."""
+
+    leader: Posterior
+    posterior: Posterior
+    share: float  # of the posterior
+
+    def __call__(self, experts: Mapping[str, Floats]) -> Floats:
+        return (1.0 - self.share) * self.leader(experts) + self.share * self.posterior(experts)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return {"share": self.share, "leader": self.leader.record, "posterior": self.posterior.record}
+
+
+@dataclass(frozen=True, eq=False)
+class FittedTargets:
+    """Targets fitted on the gold rows, and what they say of these out of fold."""
+
+    source: str  # average, posterior, the name of an expert, or that name with -recalibrated
+    leader: str  # the expert that the prior trusts
+    of: Targets
+    out_of_fold: Floats  # (m, K)
+
+
+def fit_targets(context: Context, source: str = AVERAGE) -> FittedTargets:
+    """Targets of this name, fitted on the gold rows of a context."""
+    experts, labels, folds = context.validation, context.labels, context.folds
+    check_source(source, experts, "targets_from (--targets-from)")
+    leader = leader_of(context)
+    if source in experts:
+        return FittedTargets(source, leader, AsTheyAre(source), experts[source])
+    first = source.removesuffix(RECALIBRATED) if source.endswith(RECALIBRATED) else leader
+    alone = {first: experts[first]}
+    recalibrated = fit_posterior(alone, labels), cross_fitted(alone, labels, folds)
+    if source.endswith(RECALIBRATED):
+        return FittedTargets(source, leader, *recalibrated)
+    everybody = {leader: experts[leader], **experts}
+    posterior = fit_posterior(everybody, labels), cross_fitted(everybody, labels, folds)
+    if source == POSTERIOR:
+        return FittedTargets(source, leader, *posterior)
+    share = stacked_share(recalibrated[1], posterior[1], labels)
+    mean = (1.0 - share) * recalibrated[1] + share * posterior[1]
+    return FittedTargets(source, leader, Average(recalibrated[0], posterior[0], share), mean)
+
+
+def check_source(source: str, experts: Collection[str], where: str) -> None:
+    """Raise where no targets of this name can be made from these experts."""
+    names = [AVERAGE, POSTERIOR, *(name + end for end in (RECALIBRATED, "") for name in experts)]
+    if source not in names:
+        remedy = f"take one of them; {AVERAGE} is the default"
+        raise not_one_of("no such targets", where, source, names, remedy)
+
+
+def leader_of(context: Context) -> str:
+    """The expert that the prior trusts: the retrained teacher, the teacher, or one that is better on gold beyond chance."""
+    usual = "retrained" if "retrained" in context.validation else "teacher"
+    right = {name: values.argmax(axis=1) == context.labels for name, values in context.validation.items()}
+    strongest = max(right, key=lambda name: int(right[name].sum()))
+    won = int(np.sum(right[strongest] & ~right[usual]))
+    lost = int(np.sum(right[usual] & ~right[strongest]))
+    return strongest if won - lost > BEYOND_CHANCE * np.sqrt(won + lost) else usual
+
+
+def stacked_share(one: Floats, other: Floats, labels: NDArray[np.integer]) -> float:
+    """The share of the other in the mean of two predictions (m, K) that is likeliest on labels (m,), its prior one half."""
+    rows: Ints = np.arange(len(labels))
+    first, second = one[rows, labels], other[rows, labels]
+    share = 0.5
+    for _ in range(STEPS):
+        responsible = share * second / ((1.0 - share) * first + share * second)
+        share = (float(responsible.sum()) + PRIOR_ROWS / 2) / (len(labels) + PRIOR_ROWS)
+    return share

@@ -1,0 +1,33 @@
+"""Pilot students for tables: linear ones, which read the column of inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdistill.methods.advice import Pilots
+from wdistill.methods.statistics import Interval
+from wdistill.methods.targets import Targets
+from wdistill.tables.experts import ExpertTables, SampledPredictions
+from wdistill.text.linear_pilots import drawn_rows, forecast_by_regressions
+
+
+def table_pilots(experts: ExpertTables, sample: SampledPredictions) -> Pilots | None:
+    """A function that trains pilots on inputs in the units of the gold rows; None where there are no inputs."""
+    gold, inputs = experts.inputs, sample.inputs
+    if gold is None or inputs is None:
+        return None
+    mean, scale = inputs.mean(axis=0), inputs.std(axis=0)
+
+    def features(rows: NDArray[np.float32]) -> Any:
+        from scipy.sparse import csr_array
+
+        return csr_array((rows - mean) / np.where(scale > 0, scale, 1.0))
+
+    def pilots(targets: Targets) -> Interval:
+        drawn = drawn_rows(len(inputs), sample.context.seed)
+        return forecast_by_regressions(sample.context, targets, features(gold), drawn, features(inputs[drawn]))
+
+    return pilots

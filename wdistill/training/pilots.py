@@ -1,0 +1,65 @@
+"""Pilot students of a run: trained before any arm, on a part of the unlabeled rows, to forecast what `best` will gain."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdistill.core.progress import say
+from wdistill.methods.context import Context, supervise
+from wdistill.methods.pilots import forecast, pilot_rows
+from wdistill.methods.statistics import Interval
+from wdistill.methods.targets import Targets
+from wdistill.runs.checkpoints import CheckpointStore
+from wdistill.training import tensors
+from wdistill.training.arm import tempered
+from wdistill.training.data import take_rows
+from wdistill.training.jobs import Lesson, TrainingJob, arm_job
+from wdistill.training.predict import predict
+
+if TYPE_CHECKING:
+    from wdistill.training.prepare import Prepared
+    from wdistill.training.run import Run
+
+PLAIN, CORRECTED = "plain", "corrected"  # taught the teacher's targets, or those of `best`
+RunJobs = Callable[[Sequence[TrainingJob]], None]
+
+
+def forecast_by_pilots(
+    run: Run, prepared: Prepared, arm: str, context: Context, targets: Targets, run_jobs: RunJobs
+) -> Interval:
+    """Train both pilots, or take those that the run has, and let the corrected targets judge them."""
+    corrected = targets(context.unlabeled)
+    taught, judged = pilot_rows(len(corrected), context.seed)
+    job = arm_job(run, prepared, arm)
+    say(f"two pilot students learn {len(taught):,} unlabeled rows for {job.recipe.epochs} epochs, as long as 1.5 arms take")
+    jobs = {
+        name: _pilot(job, name, Lesson(taught, _of_recipe(job, each, context)[taught]))
+        for name, each in ((PLAIN, context.unlabeled["teacher"]), (CORRECTED, corrected))
+    }
+    run_jobs(list(jobs.values()))
+    classes = {name: _classes(each, judged) for name, each in jobs.items()}
+    return forecast(corrected[judged], classes[CORRECTED], classes[PLAIN])
+
+
+def _of_recipe(job: TrainingJob, distributions: NDArray[np.float64], context: Context) -> NDArray[np.float32]:
+    """Targets as the recipe teaches them: soft or hard, at its temperature."""
+    return tempered(supervise(distributions, context).targets, job.recipe.temperature).astype(np.float32)
+
+
+def _pilot(job: TrainingJob, name: str, lesson: Lesson) -> TrainingJob:
+    return replace(job, name=name, rule=None, teacher=None, model=copy.deepcopy(job.model), lesson=lesson)
+
+
+def _classes(job: TrainingJob, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The classes (n,) that a trained pilot predicts for some of the unlabeled rows."""
+    model = job.model.to(job.device)
+    parameters = CheckpointStore(job.folder).read("parameters.safetensors")
+    tensors.load_parameters(model, tensors.from_bytes(parameters, job.name), job.name)
+    logits = predict(model, take_rows(job.splits["unlabeled"], rows).inputs, job.recipe.precision)
+    return np.asarray(logits.argmax(axis=1), np.int64)
