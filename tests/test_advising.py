@@ -111,7 +111,7 @@ def test_pilot_students_have_the_last_word() -> None:
     told = verdict(teacher, gain(2.4, 0.5), Interval(1.2, 0.0, 2.4), 100)
     assert told == "correct the targets: the student gains about +1.2 points"
     lost = verdict(teacher, gain(2.4, 0.5), Interval(-1.2, -2.6, 0.2), 100)
-    assert lost == "use the gold as labels: targets can be corrected, but pilot students gain nothing by it"
+    assert lost == "use the gold as labels: better targets gain pilot students nothing"
 
 
 def test_a_teacher_is_trusted_after_so_many_rows() -> None:

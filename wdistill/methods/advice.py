@@ -148,7 +148,7 @@ def verdict(teacher: Interval, gain: ExpectedGain, forecast: Interval | None, ro
         return f"correct the targets: about {gain.points:+.1f} points of target accuracy"
     if gain.interval.low > 0 and forecast is not None:
         students = f"the student gains about {forecast.value:+.1f} points"
-        nothing = f"{GOLD}: targets can be corrected, but pilot students gain nothing by it"
+        nothing = f"{GOLD}: better targets gain pilot students nothing"
         return f"correct the targets: {students}" if forecast.value >= NOTHING else nothing
     if gain.interval.high < POSSIBLE:
         return GOLD
