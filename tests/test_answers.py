@@ -324,7 +324,7 @@ def test_targets_in_python_are_those_of_the_command(tmp_path: Path) -> None:
     output = tmp_path / "t.parquet"
     assert cli.main(words("correct", tmp_path, "label_and_confidence", "--output", output)) == 0
     assert found.table.equals(pq.read_table(output).replace_schema_metadata())
-    assert found.classes == CLASSES and "averaged with their correction by student, trees" in found.why
+    assert found.classes == CLASSES and "averaged with their correction by teacher, trees" in found.why
     advice = advise_answers(frames()["a dict"], gold, text="text")
     assert advice.verdict.startswith("correct the targets") and len(advice.changed) == 20 == len(advice.next)
     page = advice._repr_html_()
