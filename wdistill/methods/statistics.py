@@ -30,11 +30,14 @@ class Interval:
 
 def share(count: int, rows: int) -> Interval:
     """count / rows, with Wilson's interval; without rows, NaN and [0, 1]."""
-    if rows == 0:
-        return Interval(float("nan"), 0.0, 1.0)
-    p, square = count / rows, Z**2
+    return wilson(count / rows, rows) if rows else Interval(float("nan"), 0.0, 1.0)
+
+
+def wilson(p: float, rows: float, z: float = Z) -> Interval:
+    """Wilson's interval of a share p of so many rows, or of the effective number of weighted or grouped ones."""
+    square = z**2
     middle = (p + square / (2 * rows)) / (1 + square / rows)
-    half = Z / (1 + square / rows) * float(np.sqrt(p * (1 - p) / rows + square / (4 * rows**2)))
+    half = z / (1 + square / rows) * float(np.sqrt(p * (1 - p) / rows + square / (4 * rows**2)))
     return Interval(p, max(0.0, middle - half), min(1.0, middle + half))
 
 

@@ -1,0 +1,201 @@
+"""95 % intervals of any metric, with row weights and groups, and of the paired difference of two predictors.
+
+A metric moves by the mean influence of its rows. The variance of that mean, over rows or over groups (cluster-robust), gives
+the interval: Wilson's with the effective number of rows for shares, the same on right / (decided or true) for F1, and ± z
+standard errors of the logarithm for losses. Weights are 1 / the probability of being drawn (Hájek, 1971); rows are taken to be drawn
+independently of each other, or group by group. A mean over classes combines the classes' own intervals (Zou and Donner,
+Statistics in Medicine 2008), so that a class with few rows is not taken for a certain one. Metrics without influences are
+bootstrapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdistill.methods.groups import Ints, numbered, sums
+from wdistill.methods.metric import Metric, Parts, Scale, mean_of, row_weights
+from wdistill.methods.statistics import Interval, Z, wilson
+from wdistill.weights.confidence import Floats
+
+REPLICATIONS = 1_000  # of a bootstrap
+
+
+@dataclass(frozen=True, eq=False)
+class Variation:
+    """How the parts of a metric vary from sample to sample."""
+
+    values: Floats  # (C,)
+    covariance: Floats  # (C, C)
+    rows: Floats  # (C,) effective rows at stake: no share is known better than from so many
+    z: float  # standard errors on either side
+
+
+def estimate(
+    metric: Metric,
+    predictions: Floats,
+    truth: NDArray[Any],
+    weights: Floats | None = None,
+    groups: NDArray[Any] | None = None,
+) -> Interval:
+    """A metric of predictions (n, K) on rows with labels (n,), with weights (n,) 1 / π and groups (n,) if there are any."""
+    parts = metric.parts(predictions, truth, weights)
+    w, numbers = row_weights(weights, len(predictions)), _numbers(groups, len(predictions))
+    if parts.influences is None:
+        return _bootstrapped(lambda drawn: metric(predictions, truth, drawn), w, numbers)
+    return interval_of(variation(parts, w, numbers), metric)
+
+
+def estimate_by_class(
+    metric: Metric,
+    predictions: Floats,
+    truth: NDArray[Any],
+    weights: Floats | None = None,
+    groups: NDArray[Any] | None = None,
+) -> tuple[Interval, ...]:
+    """The same for every class (K,)."""
+    classes = predictions.shape[1]
+    return tuple(estimate(metric.of_class(c), predictions, truth, weights, groups) for c in range(classes))
+
+
+def difference(
+    metric: Metric,
+    first: Floats,
+    second: Floats,
+    truth: NDArray[Any],
+    weights: Floats | None = None,
+    groups: NDArray[Any] | None = None,
+) -> Interval:
+    """The metric of the first predictor (n, K) minus that of the second, on the same rows: paired."""
+    w, numbers = row_weights(weights, len(first)), _numbers(groups, len(first))
+    value = metric(first, truth, weights) - metric(second, truth, weights)
+    error = difference_error(metric, first, second, truth, w, numbers)
+    if error is None:
+        return _bootstrapped(lambda drawn: metric(first, truth, drawn) - metric(second, truth, drawn), w, numbers)
+    half = quantile(numbers) * error
+    return Interval(value, value - half, value + half)
+
+
+def difference_error(
+    metric: Metric, first: Floats, second: Floats, truth: NDArray[Any], weights: Floats, groups: Ints | None
+) -> float | None:
+    """The standard error of the difference, of a share never below what one differing row makes; None: not smooth."""
+    a, b = metric.parts(first, truth, weights), metric.parts(second, truth, weights)
+    if a.influences is None or b.influences is None:
+        return None
+    known = [~np.isnan(part.values) for part in (a, b)]
+    moved = a.influences[:, known[0]].mean(axis=1) - b.influences[:, known[1]].mean(axis=1)
+    variance = float(covariance(moved[:, None], weights, groups)[0, 0])
+    if metric.higher:
+        rows = effective_rows(a.stakes, weights, groups)
+        variance = max(variance, float(np.sum(1.0 / np.maximum(rows, 1.0) ** 2)) / len(rows) ** 2)
+    return float(np.sqrt(variance))
+
+
+def variation(parts: Parts, weights: Floats, groups: Ints | None) -> Variation:
+    """How these parts vary, from the influences of the rows."""
+    assert parts.influences is not None
+    rows = effective_rows(parts.stakes, weights, groups)
+    return Variation(parts.values, covariance(parts.influences, weights, groups), rows, quantile(groups))
+
+
+def covariance(influences: Floats, weights: Floats, groups: Ints | None) -> Floats:
+    """Of weighted means of influences (n, C), whose rows vary independently, or whose groups do: (C, C)."""
+    by_group = sums(influences * (weights / weights.sum())[:, None], groups)
+    few = len(by_group) / max(len(by_group) - 1, 1) if groups is not None else 1.0
+    return np.asarray(few * by_group.T @ by_group)
+
+
+def effective_rows(stakes: Floats, weights: Floats, groups: Ints | None) -> Floats:
+    """(Σ w)² / Σ w² over rows or groups, w a row's weight times its stake in a part: (n, C) → (C,)."""
+    by_group = sums(stakes * weights[:, None], groups)
+    squares = np.square(by_group).sum(axis=0)
+    return np.divide(by_group.sum(axis=0) ** 2, squares, out=np.zeros_like(squares), where=squares > 0)
+
+
+def mean_error(values: Floats, covariance: Floats) -> float:
+    """The standard error of the mean of the parts (C,) that are known; the others have variance 0."""
+    known = int(np.count_nonzero(~np.isnan(values)))
+    return float(np.sqrt(max(covariance.sum(), 0.0))) / known if known else float("nan")
+
+
+def quantile(groups: Ints | None) -> float:
+    """Standard errors on either side: 1.96, and with groups Student's, by their number less one."""
+    from scipy.special import stdtrit
+
+    return Z if groups is None else float(stdtrit(max(len(np.unique(groups)) - 1, 1), 0.975))
+
+
+def interval_of(variation: Variation, metric: Metric) -> Interval:
+    """The interval of the mean of the parts that are known."""
+    parts = intervals_of(variation, metric)
+    known = np.flatnonzero(~np.isnan(variation.values))
+    if not len(known):
+        return Interval(float("nan"), 0.0, metric.worst)
+    if len(known) == 1:
+        return parts[known[0]]
+    errors = np.sqrt(np.diag(variation.covariance)[known])
+    both = np.outer(errors, errors)
+    alike = np.divide(variation.covariance[np.ix_(known, known)], both, out=np.zeros_like(both), where=both > 0)
+    np.fill_diagonal(alike, 1.0)
+    below, above = (
+        np.array([abs(end - part.value) for part, end in ((parts[c], getattr(parts[c], side)) for c in known)])
+        for side in ("low", "high")
+    )
+    value = mean_of(variation.values)
+    half = [float(np.sqrt(max(side @ alike @ side, 0.0))) / len(known) for side in (below, above)]
+    return Interval(value, value - half[0], value + half[1])
+
+
+def intervals_of(variation: Variation, metric: Metric) -> tuple[Interval, ...]:
+    """The interval of every part."""
+    variances = np.diag(variation.covariance)
+    return tuple(
+        _loss(float(value), float(variance), float(rows), metric.worst, variation.z)
+        if metric.scale == "loss"
+        else _part(float(value), float(variance), float(rows), metric.scale, variation.z)
+        for value, variance, rows in zip(variation.values, variances, variation.rows, strict=True)
+    )
+
+
+def _loss(value: float, variance: float, rows: float, worst: float, z: float) -> Interval:
+    """A mean loss, on its logarithm: losses are skewed. One of 0 in all rows can be the worst in as many as Wilson allows."""
+    if np.isnan(value):
+        return Interval(value, 0.0, worst)
+    if value == 0:
+        return Interval(0.0, 0.0, worst * wilson(0.0, max(rows, 1.0), z).high)
+    factor = float(np.exp(z * np.sqrt(variance) / value))
+    return Interval(value, value / factor, min(value * factor, worst))
+
+
+def _part(value: float, variance: float, most: float, scale: Scale, z: float) -> Interval:
+    """One value with its variance, of at most so many effective rows."""
+    if np.isnan(value) or most <= 0:
+        return Interval(value, 0.0, 1.0)
+    if scale == "f1":  # right / (decided or true) is a share of rows, q, and F1 = 2q / (1 + q)
+        share = _part(value / (2 - value), variance * (2 / (2 - value) ** 2) ** 2, most, "share", z)
+        low, high = (2 * q / (1 + q) for q in (share.low, share.high))
+        return Interval(value, min(low, value), max(high, value))
+    spread = value * (1 - value)
+    found = wilson(value, min(spread / variance, most) if variance > 0 and spread > 0 else most, z)
+    return Interval(value, min(found.low, value), max(found.high, value))
+
+
+def _bootstrapped(value: Callable[[Floats], float], weights: Floats, groups: Ints | None) -> Interval:
+    """The middle 95 % of values on rows, or whole groups, drawn with replacement: a drawn row keeps its weight."""
+    rng = np.random.default_rng(0)
+    members = np.arange(len(weights)) if groups is None else groups
+    count = int(members.max()) + 1
+    drawn = (weights * rng.multinomial(count, np.full(count, 1 / count))[members] for _ in range(REPLICATIONS))
+    values = np.array([value(row) for row in drawn if row.any()])
+    low, high = np.nanquantile(values, [0.025, 0.975])
+    now = value(weights)
+    return Interval(now, min(float(low), now), max(float(high), now))
+
+
+def _numbers(groups: NDArray[Any] | None, rows: int) -> Ints | None:
+    return None if groups is None else numbered(groups, rows)
