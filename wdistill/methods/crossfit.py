@@ -9,18 +9,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wdistill.core.errors import ConfigError
+from wdistill.core.errors import ConfigError, bad_input
+from wdistill.methods.groups import Ints as Ints
+from wdistill.methods.groups import joined
 from wdistill.weights.confidence import Floats
 
-Ints = NDArray[np.int64]
 PARTS = 5
 
 
-def folds_of(labels: NDArray[np.integer], parts: int = PARTS, seed: int = 0, same: Ints | None = None) -> Ints:
+def folds_of(
+    labels: NDArray[np.integer],
+    parts: int = PARTS,
+    seed: int = 0,
+    same: Ints | None = None,
+    groups: NDArray[Any] | None = None,
+) -> Ints:
     """The fold of every gold row, each class spread evenly over the folds; labels (m,) → (m,) in 0 … parts − 1.
 
-    `same` (m,): the first row that is the same as this one; such rows are in one fold.
+    `same` (m,): the first row that is the same as this one; such rows are in one fold. So are rows of one of the `groups`
+    (m,), and groups that have an equal row.
     """
+    if groups is not None:
+        return _group_folds(labels, parts, seed, joined(groups, groups if same is None else same))
     if same is not None and len(np.unique(same)) > 1:  # else nobody would be left to learn from
         first, place = np.unique(same, return_inverse=True)
         return folds_of(labels[first], parts, seed)[place]
@@ -30,6 +40,25 @@ def folds_of(labels: NDArray[np.integer], parts: int = PARTS, seed: int = 0, sam
     folds = np.empty(m, np.int64)
     folds[by_class] = np.arange(m) % min(parts, m)
     return folds
+
+
+def _group_folds(labels: NDArray[np.integer], parts: int, seed: int, groups: Ints) -> Ints:
+    """Whole groups (m,), large ones first, each to the fold where the counts of its classes stay most even."""
+    count, sizes = int(groups.max()) + 1, np.bincount(groups)
+    if count < 2:
+        found, expected = f"one group of {len(groups)} rows", "groups of which some can be left out"
+        remedy = "label rows of other groups too, or leave the groups out"
+        raise bad_input("all gold rows belong together", "groups", found, expected, remedy)
+    kinds, place = np.unique(labels, return_inverse=True)
+    counts = np.zeros((count, len(kinds)))
+    np.add.at(counts, (groups, place), 1.0)
+    shares = np.column_stack([counts / counts.sum(axis=0), sizes / len(groups)])  # of every class, and of all rows
+    order = np.random.default_rng(seed).permutation(count)
+    filled, folds = np.zeros((min(parts, count), shares.shape[1])), np.empty(count, np.int64)
+    for number in order[np.argsort(-sizes[order], kind="stable")]:
+        folds[number] = np.argmin(filled @ shares[number])
+        filled[folds[number]] += shares[number]
+    return np.asarray(folds[groups])
 
 
 def out_of_fold(predict: Callable[[Ints, Ints], Floats], folds: Ints) -> Floats:

@@ -2,13 +2,12 @@
 
 Offsets are added to log-probabilities; with two classes that is a threshold. They are found by exact search over all cuts
 of one class after the other, and are used where they gain out of fold. A cost matrix needs no search: the decision of least
-expected cost follows from the probabilities (`metric.bayes_decision`).
+expected cost follows from the probabilities.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,47 +16,37 @@ from numpy.typing import NDArray
 from wdistill.core.errors import bad_value
 from wdistill.methods.crossfit import Ints, log_softmax, out_of_fold
 from wdistill.methods.interval import difference
-from wdistill.methods.metric import (
-    Measure,
-    Metric,
-    accuracy,
-    distributions,
-    f1_scores,
-    precise,
-    recalls,
-    recalls_at_precision,
-    row_weights,
-)
+from wdistill.methods.metric import PLAIN, Metric, OfCounts, bayes_decision, distributions, most_likely, row_weights
 from wdistill.methods.statistics import Interval, Z
 from wdistill.weights.confidence import Floats
 from wdistill.weights.equations import PROBABILITY_FLOOR
 
 ROUNDS = 3  # over all classes, at most
 LEAST_ERRORS = 0.5  # standard errors by which the metric must improve out of fold
-STEP = 1.0  # of the offset beyond the last row, in log-probability
+BEYOND = 1.0  # log-probability between the last row and a cut that no row is beyond
+ROUNDING = 1e-9  # values, and log-probabilities, that differ by less are equal
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Decide the class with the largest log-probability plus offset."""
+    """Decide the class with the largest log-probability plus offset; with costs, the class that then costs least."""
 
     offsets: Floats  # (K,) the largest is 0
+    costs: Floats | None = None  # (K, K) of deciding j where i is true
 
     def __call__(self, probabilities: Floats) -> Ints:
         """Classes (n,) from probabilities (n, K)."""
-        return np.asarray(self._scores(probabilities).argmax(axis=1), np.int64)
+        shifted = self.shifted(probabilities)
+        return most_likely(shifted) if self.costs is None else bayes_decision(shifted, self.costs)
 
     def shifted(self, probabilities: Floats) -> Floats:
-        """Distributions (n, K) whose most likely class is the decision, for metrics."""
-        return np.exp(log_softmax(self._scores(probabilities)))
+        """Distributions (n, K) with the offsets, for metrics, which decide on them as this does."""
+        return np.exp(log_softmax(_logs(probabilities) + self.offsets))
 
-    def threshold(self, number: int) -> float:
-        """With two classes, the probability of this one above which it is decided."""
-        other = 1 - number
-        return float(1 / (1 + np.exp(self.offsets[number] - self.offsets[other])))
-
-    def _scores(self, probabilities: Floats) -> Floats:
-        return _logs(probabilities) + self.offsets
+    @property
+    def thresholds(self) -> Floats:
+        """With two classes, the probability of each above which it is decided: (2,)."""
+        return np.asarray(1 / (1 + np.exp(self.offsets - self.offsets[::-1])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +54,9 @@ class DecisionChoice:
     """The decision to use, and what it gains over the most likely class."""
 
     decision: Decision  # offsets 0 where they do not gain
-    out_of_fold: Ints  # (m,) decisions of the gold rows by offsets that were found without them
-    gain: Interval  # of the fitted offsets in the metric, out of fold; above 0 is better
-    accepted: bool  # whether the fitted offsets are used
+    out_of_fold: Floats  # (m, K) the gold rows, each shifted by offsets that were found without it
+    gain: Interval  # of fitted offsets in the metric, out of fold: above 0 is better; of recall at a precision, in recall
+    accepted: bool  # whether fitted offsets are used
 
 
 def choose_decision(
@@ -78,42 +67,92 @@ def choose_decision(
     weights: Floats | None = None,
     groups: NDArray[Any] | None = None,
 ) -> DecisionChoice:
-    """Fitted offsets where they gain out of fold, from probabilities (m, K), labels and folds (m,), else none."""
-    full, classes = row_weights(weights, len(labels)), probabilities.shape[1]
+    """Fitted offsets where they gain out of fold, from probabilities (m, K), labels and folds (m,), else none.
 
-    def fit_and_decide(train: Ints, test: Ints) -> Floats:
+    For recall at a precision they are always used, since it is they that bring the precision about.
+    """
+    full = row_weights(weights, len(labels))
+    plain = Decision(np.zeros(probabilities.shape[1]), metric.costs)
+    if metric.of_counts is None:
+        _refuse_trivial(metric)
+        return DecisionChoice(plain, probabilities, Interval(0.0, 0.0, 0.0), False)
+
+    def fit_and_shift(train: Ints, test: Ints) -> Floats:
         return fit_decision(metric, probabilities[train], labels[train], full[train]).shifted(probabilities[test])
 
-    shifted = out_of_fold(fit_and_decide, folds)
-    gain = difference(metric, shifted, probabilities, labels, weights, groups) if _decided(metric) else Interval(0.0, 0.0, 0.0)
-    accepted = gain.value > LEAST_ERRORS * (gain.high - gain.value) / Z
-    fitted = fit_decision(metric, probabilities, labels, full) if accepted else Decision(np.zeros(classes))
-    return DecisionChoice(fitted, np.asarray(shifted.argmax(axis=1), np.int64), gain, bool(accepted))
+    shifted = out_of_fold(fit_and_shift, folds)
+    constrained = metric.name.startswith("recall@")
+    judge = PLAIN["accuracy"].of_class(metric.one) if constrained and metric.one is not None else metric
+    gain = difference(judge, shifted, probabilities, labels, weights, groups)
+    accepted = constrained or gain.value > LEAST_ERRORS * (gain.high - gain.value) / Z
+    return DecisionChoice(fit_decision(metric, probabilities, labels, full) if accepted else plain, shifted, gain, accepted)
 
 
-def fit_decision(
-    metric: Metric, probabilities: Floats, truth: NDArray[Any], weights: Floats | None = None
-) -> Decision:
-    """The offsets that maximise the metric on these rows; probabilities (n, K), labels (n,) or distributions (n, K).
+def fit_decision(metric: Metric, probabilities: Floats, truth: NDArray[Any], weights: Floats | None = None) -> Decision:
+    """The offsets that maximise the metric on these rows: probabilities (n, K), labels (n,) or distributions (n, K).
 
-    On pool rows with the posterior as truth, far more rows decide than gold has. A metric that does not depend on decisions
-    gets offsets 0; one that is best when a class is always, or hardly ever, decided is an error.
+    With the posterior as the truth of pool rows, many more rows than gold has decide. A metric that no offset changes
+    (log loss, average precision, shares) or needs (a cost) gets offsets 0.
     """
-    logs, dense, w = _logs(probabilities), distributions(truth, probabilities.shape[1]), row_weights(weights, len(truth))
-    measure, least, classes = _plain(metric.overall)
-    offsets = np.zeros(probabilities.shape[1])
-    if not _decided(metric) and measure is not recalls_at_precision:
-        return Decision(offsets)
-    if measure not in (accuracy, recalls, f1_scores, recalls_at_precision) or (measure is recalls and len(classes) == 1):
-        expected = "a metric that weighs one error against the other, such as f1:CLASS or recall@precision=0.9:CLASS"
-        remedy = "name one of these for the choice of the decision"
-        raise bad_value("no best decision", f"metric {metric.name}", metric.name, expected, remedy)
-    searched = classes if len(classes) == 1 else range(1 if len(offsets) == 2 else 0, len(offsets))
+    classes = probabilities.shape[1]
+    offsets, numbers = np.zeros(classes), np.arange(classes)
+    if metric.of_counts is None:
+        _refuse_trivial(metric)
+        return Decision(offsets, metric.costs)
+    logs, dense, w = _logs(probabilities), distributions(truth, classes), row_weights(weights, len(probabilities))
+    searched = (metric.one,) if metric.one is not None else tuple(range(1 if classes == 2 else 0, classes))
     best = -np.inf
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS if len(searched) > 1 else 1):
         before = best
         for c in searched:
-            offsets[c], best = _cut(logs + offsets * (np.arange(len(offsets)) != c), c, dense, w, measure, least, classes)
-        if not best > before + 1e-12 or len(searched) == 1:
+            offsets[c], best = _best_cut(logs + offsets * (numbers != c), c, offsets[c], dense, w, metric.of_counts)
+        if best <= before + ROUNDING:
             break
-    return Decision(offsets - offsets.max())
+    plain, fitted = Decision(np.zeros(classes)), Decision(offsets - offsets.max())
+    values = [_value(each(probabilities), dense, w, metric.of_counts) for each in (plain, fitted)]
+    return fitted if values[1] > values[0] + ROUNDING else plain  # rows between classes can fall to another than was meant
+
+
+def _value(decided: Ints, truth: Floats, weights: Floats, of_counts: OfCounts) -> float:
+    classes = truth.shape[1]
+    right = np.bincount(decided, weights * truth[np.arange(len(truth)), decided], classes)
+    return float(of_counts(right, np.bincount(decided, weights, classes), weights @ truth))
+
+
+def _best_cut(
+    scores: Floats, c: int, now: float, truth: Floats, weights: Floats, of_counts: OfCounts
+) -> tuple[float, float]:
+    """The best offset of class c, the scores (n, K) of the others being fixed, and its value; `now` where it is as good."""
+    n, classes = scores.shape
+    others = np.where(np.arange(classes) == c, -np.inf, scores)
+    second = others.argmax(axis=1)
+    leads = scores[:, c] - others.max(axis=1)  # decided c where lead + offset > 0
+    order = np.argsort(-leads, kind="stable")
+    leads, second, rows = leads[order], second[order], np.arange(n)
+    right, decided = np.zeros((n + 1, classes)), np.zeros((n + 1, classes))  # changes as one more row is decided c
+    mass, true = weights[order], truth[order] * weights[order, None]
+    right[0], decided[0] = np.bincount(second, true[rows, second], classes), np.bincount(second, mass, classes)
+    right[1 + rows, second], decided[1 + rows, second] = -true[rows, second], -mass
+    right[1 + rows, c], decided[1 + rows, c] = true[:, c], mass
+    right, decided = (np.maximum(np.cumsum(part, axis=0), 0.0) for part in (right, decided))
+    values = of_counts(right, decided, true.sum(axis=0))
+    ends = np.concatenate([[leads[0] + 2 * BEYOND], leads, [leads[-1] - 2 * BEYOND]])
+    values = np.where(ends[:-1] > ends[1:] + ROUNDING, values, -np.inf)  # rows with the same lead are decided together
+    best = float(values.max())
+    if values[np.searchsorted(-leads, now)] >= best - ROUNDING and np.abs(leads + now).min() > ROUNDING:
+        return now, best
+    cuts = -(ends[:-1] + ends[1:]) / 2
+    good = np.flatnonzero(values >= best - ROUNDING)
+    return float(cuts[good[np.argmin(np.abs(cuts[good] - now))]]), best
+
+
+def _logs(probabilities: Floats) -> Floats:
+    return np.asarray(np.log(np.maximum(probabilities, PROBABILITY_FLOOR)))
+
+
+def _refuse_trivial(metric: Metric) -> None:
+    """Recall alone is best when every row is decided to be of the class, precision alone when hardly any is."""
+    if metric.name.partition(":")[0] in ("recall", "precision"):
+        expected = "a metric that weighs one error against the other, such as f1:CLASS or recall@precision=0.9:CLASS"
+        remedy = "name one of these for the choice of decisions"
+        raise bad_value("no best decision", f"metric {metric.name}", metric.name, expected, remedy)

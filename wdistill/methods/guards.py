@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from wdistill.methods.context import Context
 from wdistill.methods.crossfit import Ints
+from wdistill.methods.groups import SharedGroups
 from wdistill.methods.statistics import holm
 from wdistill.weights.confidence import margin
 
@@ -51,6 +52,19 @@ def gold_in_labeled(count: int, rows: int) -> tuple[Concern, ...]:
         "teacher that was trained on them is not as good as it looks"
     )
     return (Concern(text, {"rows": float(count)}),)
+
+
+def gold_shares_groups(shared: SharedGroups, rows: int, others: str) -> tuple[Concern, ...]:
+    """A concern where groups of gold rows, of which there are `rows`, occur among `others` too, such as "labeled rows"."""
+    if not len(shared.groups):
+        return ()
+    count = len(shared.groups)
+    groups = f"{count:,} group{'s' if count > 1 else ''}"
+    text = (
+        f"{len(shared.first):,} of {rows:,} gold rows are of {groups} that {others} have too: what was learned from a group "
+        "looks better on its own rows than on new ones"
+    )
+    return (Concern(text, {"rows": float(len(shared.first)), "groups": float(count)}),)
 
 
 def duplicate_gold(same: Ints | None) -> tuple[Concern, ...]:

@@ -2,10 +2,10 @@
 
 A metric moves by the mean influence of its rows. The variance of that mean, over rows or over groups (cluster-robust), gives
 the interval: Wilson's with the effective number of rows for shares, the same on right / (decided or true) for F1, and ± z
-standard errors of the logarithm for losses. Weights are 1 / the probability of being drawn (Hájek, 1971); rows are taken to be drawn
-independently of each other, or group by group. A mean over classes combines the classes' own intervals (Zou and Donner,
-Statistics in Medicine 2008), so that a class with few rows is not taken for a certain one. Metrics without influences are
-bootstrapped.
+standard errors of the logarithm for losses. Weights are 1 / the probability of being drawn (Hájek, 1971); rows are taken to
+be drawn independently of each other, or group by group. A mean over classes combines the classes' own intervals (Zou and
+Donner, Statistics in Medicine 2008), so that a class with few rows is not taken for a certain one. Metrics without
+influences are bootstrapped.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdistill.methods.groups import Ints, numbered, sums
-from wdistill.methods.metric import Metric, Parts, Scale, mean_of, row_weights
+from wdistill.methods.metric import Metric, Parts, Scale, aligned, mean_of, row_weights
 from wdistill.methods.statistics import Interval, Z, wilson
 from wdistill.weights.confidence import Floats
 
-REPLICATIONS = 1_000  # of a bootstrap
+REPLICATIONS = 500  # of a bootstrap
+FEWEST = 10  # rows or groups: a variance that rests on fewer is not trusted to be small
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,7 @@ class Variation:
 
     values: Floats  # (C,)
     covariance: Floats  # (C, C)
-    rows: Floats  # (C,) effective rows at stake: no share is known better than from so many
+    rows: Floats  # (C,) effective rows at stake, which bound what is known where the variance rests on few; else infinite
     z: float  # standard errors on either side
 
 
@@ -46,7 +47,7 @@ def estimate(
     parts = metric.parts(predictions, truth, weights)
     w, numbers = row_weights(weights, len(predictions)), _numbers(groups, len(predictions))
     if parts.influences is None:
-        return _bootstrapped(lambda drawn: metric(predictions, truth, drawn), w, numbers)
+        return _bootstrapped(_value(metric, predictions, truth), w, numbers)
     return interval_of(variation(parts, w, numbers), metric)
 
 
@@ -75,7 +76,8 @@ def difference(
     value = metric(first, truth, weights) - metric(second, truth, weights)
     error = difference_error(metric, first, second, truth, w, numbers)
     if error is None:
-        return _bootstrapped(lambda drawn: metric(first, truth, drawn) - metric(second, truth, drawn), w, numbers)
+        of_first, of_second = _value(metric, first, truth), _value(metric, second, truth)
+        return _bootstrapped(lambda drawn: of_first(drawn) - of_second(drawn), w, numbers)
     half = quantile(numbers) * error
     return Interval(value, value - half, value + half)
 
@@ -99,7 +101,8 @@ def difference_error(
 def variation(parts: Parts, weights: Floats, groups: Ints | None) -> Variation:
     """How these parts vary, from the influences of the rows."""
     assert parts.influences is not None
-    rows = effective_rows(parts.stakes, weights, groups)
+    few = telling_rows(parts.influences * weights[:, None], groups) < FEWEST
+    rows = np.where(few, effective_rows(parts.stakes, weights, groups), np.inf)
     return Variation(parts.values, covariance(parts.influences, weights, groups), rows, quantile(groups))
 
 
@@ -114,7 +117,14 @@ def effective_rows(stakes: Floats, weights: Floats, groups: Ints | None) -> Floa
     """(Σ w)² / Σ w² over rows or groups, w a row's weight times its stake in a part: (n, C) → (C,)."""
     by_group = sums(stakes * weights[:, None], groups)
     squares = np.square(by_group).sum(axis=0)
-    return np.divide(by_group.sum(axis=0) ** 2, squares, out=np.zeros_like(squares), where=squares > 0)
+    return np.asarray(np.divide(by_group.sum(axis=0) ** 2, squares, out=np.zeros_like(squares), where=squares > 0))
+
+
+def telling_rows(moves: Floats, groups: Ints | None) -> Floats:
+    """How many rows, or groups, a variance rests on: (Σ v)² / Σ v² of their shares v of it; moves (n, C) → (C,)."""
+    shares = sums(moves, groups) ** 2
+    squares = np.square(shares).sum(axis=0)
+    return np.asarray(np.divide(shares.sum(axis=0) ** 2, squares, out=np.zeros_like(squares), where=squares > 0))
 
 
 def mean_error(values: Floats, covariance: Floats) -> float:
@@ -137,7 +147,7 @@ def interval_of(variation: Variation, metric: Metric) -> Interval:
     if not len(known):
         return Interval(float("nan"), 0.0, metric.worst)
     if len(known) == 1:
-        return parts[known[0]]
+        return parts[int(known[0])]
     errors = np.sqrt(np.diag(variation.covariance)[known])
     both = np.outer(errors, errors)
     alike = np.divide(variation.covariance[np.ix_(known, known)], both, out=np.zeros_like(both), where=both > 0)
@@ -163,7 +173,7 @@ def intervals_of(variation: Variation, metric: Metric) -> tuple[Interval, ...]:
 
 
 def _loss(value: float, variance: float, rows: float, worst: float, z: float) -> Interval:
-    """A mean loss, on its logarithm: losses are skewed. One of 0 in all rows can be the worst in as many as Wilson allows."""
+    """A mean loss, on its logarithm: losses are skewed. One of 0 may be the worst in as many rows as Wilson allows."""
     if np.isnan(value):
         return Interval(value, 0.0, worst)
     if value == 0:
@@ -190,11 +200,17 @@ def _bootstrapped(value: Callable[[Floats], float], weights: Floats, groups: Int
     rng = np.random.default_rng(0)
     members = np.arange(len(weights)) if groups is None else groups
     count = int(members.max()) + 1
-    drawn = (weights * rng.multinomial(count, np.full(count, 1 / count))[members] for _ in range(REPLICATIONS))
+    drawn = (weights * np.bincount(rng.integers(0, count, count), minlength=count)[members] for _ in range(REPLICATIONS))
     values = np.array([value(row) for row in drawn if row.any()])
     low, high = np.nanquantile(values, [0.025, 0.975])
     now = value(weights)
     return Interval(now, min(float(low), now), max(float(high), now))
+
+
+def _value(metric: Metric, predictions: Floats, truth: NDArray[Any]) -> Callable[[Floats], float]:
+    """The metric of these rows as a function of their weights."""
+    rows, dense, _ = aligned(predictions, truth, None)
+    return lambda weights: mean_of(metric.overall(rows, dense, weights).values)
 
 
 def _numbers(groups: NDArray[Any] | None, rows: int) -> Ints | None:

@@ -2,8 +2,8 @@
 
 The truth may be labels or, on the pool, a posterior over them. Every metric here is linear in the truth or a ratio of such
 sums. For the linear ones (accuracy, cost, log loss, share) the value under a posterior is the expected value exactly; for
-the others (F1, recall, precision, their means over classes, average precision, recall at a precision) it is the same
-function of expected sums, which is the expected value up to an error of order 1 / rows.
+the others (F1, recall, precision, their means over classes, average precision) it is the same function of expected sums,
+which is the expected value up to an error of order 1 / rows; for recall at a precision, a maximum, it is somewhat less.
 
 Influences say how much a row moves the value. Every interval comes from them: methods/interval.py.
 """
@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from wdistill.core import checks
 from wdistill.core.errors import bad_input, bad_value, not_one_of, wrong_shape
+from wdistill.methods.groups import Ints
 from wdistill.weights.confidence import Floats
 from wdistill.weights.equations import PROBABILITY_FLOOR
 
-Ints = NDArray[np.int64]
 Scale = Literal["share", "f1", "loss"]  # a share of rows, an F1, or a mean loss
 
 
@@ -37,7 +37,7 @@ class Parts:
 
 
 Measure = Callable[..., Parts]  # predictions (n, K), truth (n, K), weights (n,)
-Decide = Callable[[Floats], Ints]  # probabilities (n, K) → classes (n,)
+OfCounts = Callable[[Floats, Floats, Floats], Floats]  # right, decided, true (c, K) → values (c,) of c decisions
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +48,10 @@ class Metric:
     scale: Scale
     overall: Measure
     by_class: Measure  # also takes `classes`, those that are wanted
-    decide: Decide
+    of_counts: OfCounts | None = None  # the value from weights of rows by class, where decisions can be chosen for it
+    costs: Floats | None = None  # (K, K) of deciding j where i is true
     worst: float = 1.0  # the largest value that a row can have
+    one: int | None = None  # the class that it is of, if it is of one
 
     @property
     def higher(self) -> bool:
@@ -62,15 +64,20 @@ class Metric:
 
     def parts(self, predictions: Floats, truth: NDArray[Any], weights: Floats | None = None) -> Parts:
         """What the value is the mean of."""
-        return self.overall(*_alike(predictions, truth, weights))
+        return self.overall(*aligned(predictions, truth, weights))
 
     def classes(self, predictions: Floats, truth: NDArray[Any], weights: Floats | None = None) -> Parts:
         """The same for every class (K,): of accuracy its recall, of a cost or a log loss its mean over the class's rows."""
-        return self.by_class(*_alike(predictions, truth, weights))
+        return self.by_class(*aligned(predictions, truth, weights))
 
     def of_class(self, number: int) -> Metric:
         """The metric of one class."""
-        return replace(self, name=f"{self.name}, class {number}", overall=partial(self.by_class, classes=(number,)))
+        overall = partial(self.by_class, classes=(number,))
+        return replace(self, name=f"{self.name}, class {number}", overall=overall, of_counts=None, one=number)
+
+    def decide(self, probabilities: Floats) -> Ints:
+        """The most likely class, or that of least expected cost: (n, K) → (n,)."""
+        return most_likely(probabilities) if self.costs is None else bayes_decision(probabilities, self.costs)
 
 
 def mean_of(values: Floats) -> float:
@@ -100,7 +107,8 @@ def row_weights(weights: Floats | None, rows: int) -> Floats:
     return values
 
 
-def _alike(predictions: Floats, truth: NDArray[Any], weights: Floats | None) -> tuple[Floats, Floats, Floats]:
+def aligned(predictions: Floats, truth: NDArray[Any], weights: Floats | None) -> tuple[Floats, Floats, Floats]:
+    """Predictions (n, K), truth (n, K) and weights (n,) as measures take them, checked."""
     rows = np.asarray(checks.matrix(predictions, "predictions"), np.float64)
     dense = distributions(checks.array(truth, "truth"), rows.shape[1])
     checks.same_length({"predictions": len(rows), "truth": len(dense)})
@@ -240,17 +248,50 @@ def _cuts(scores: Floats, true: Floats, weights: Floats) -> tuple[Ints, Floats, 
     First, the place of every row (n,) among the distinct scores.
     """
     levels, place = np.unique(scores, return_inverse=True)
-    here, rows = (np.bincount(place, values, len(levels)) for values in (weights * true, weights))
-    return place, here, np.cumsum(here[::-1])[::-1], np.cumsum(rows[::-1])[::-1]
+    here = np.bincount(place, weights * true, len(levels)).astype(np.float64)
+    right, rows = (np.cumsum(part[::-1])[::-1] for part in (here, np.bincount(place, weights, len(levels))))
+    return np.asarray(place, np.int64), here, np.asarray(right, np.float64), np.asarray(rows, np.float64)
+
+
+# of counts, to choose decisions by ------------------------------------------------------------------------------------
+
+
+def _accuracy_of(right: Floats, decided: Floats, true: Floats) -> Floats:
+    return np.asarray(right.sum(axis=-1) / true.sum(axis=-1))
+
+
+def _balanced_of(right: Floats, decided: Floats, true: Floats) -> Floats:
+    return _mean_where(right, true)
+
+
+def _macro_f1_of(right: Floats, decided: Floats, true: Floats) -> Floats:
+    return _mean_where(2 * right, decided + true)
+
+
+def _f1_of(right: Floats, decided: Floats, true: Floats, number: int) -> Floats:
+    return _mean_where(2 * right[..., [number]], (decided + true)[..., [number]])
+
+
+def _recall_of(right: Floats, decided: Floats, true: Floats, number: int, least: float) -> Floats:
+    """The recall where the precision is large enough or nothing is decided, else −1."""
+    r, d, t = right[..., number], decided[..., number], true[..., number]
+    return np.asarray(np.where(precise(r, d, least) | (d <= 0), r / np.maximum(t, 1e-300), -1.0))
+
+
+def _mean_where(top: Floats, bottom: Floats) -> Floats:
+    """The mean over the last axis of top / bottom where bottom is above 0."""
+    known = bottom > 1e-12
+    ratios = np.divide(top, bottom, out=np.zeros(np.broadcast_shapes(top.shape, bottom.shape)), where=known)
+    return np.asarray(ratios.sum(axis=-1) / np.maximum(np.broadcast_to(known, ratios.shape).sum(axis=-1), 1))
 
 
 # by name --------------------------------------------------------------------------------------------------------------
 
 PLAIN: dict[str, Metric] = {
-    "accuracy": Metric("accuracy", "share", accuracy, recalls, most_likely),
-    "balanced-accuracy": Metric("balanced-accuracy", "share", recalls, recalls, most_likely),
-    "macro-f1": Metric("macro-f1", "f1", f1_scores, f1_scores, most_likely),
-    "log-loss": Metric("log-loss", "loss", mean_loss, class_losses, most_likely, float("inf")),
+    "accuracy": Metric("accuracy", "share", accuracy, recalls, _accuracy_of),
+    "balanced-accuracy": Metric("balanced-accuracy", "share", recalls, recalls, _balanced_of),
+    "macro-f1": Metric("macro-f1", "f1", f1_scores, f1_scores, _macro_f1_of),
+    "log-loss": Metric("log-loss", "loss", mean_loss, class_losses, worst=float("inf")),
 }
 OF_A_CLASS: dict[str, tuple[Scale, Measure]] = {
     "f1": ("f1", f1_scores),
@@ -284,9 +325,12 @@ def parse_metric(text: str, classes: Sequence[str]) -> Metric:
         asking = f"{asked}:{list(classes)[-1]}"
         raise not_one_of(f"{name} of which class?", "metric", wanted, list(classes), f"write {asking}, for example")
     scale, measure = OF_A_CLASS[name]
-    measure = partial(measure, least=_precision(number, text)) if equals else measure
-    overall = partial(measure, classes=(list(classes).index(wanted),))
-    return Metric(text, scale, overall, measure, most_likely)
+    place = list(classes).index(wanted)
+    of_counts: OfCounts | None = partial(_f1_of, number=place) if name == "f1" else None
+    if equals:
+        least = _precision(number, text)
+        measure, of_counts = partial(measure, least=least), partial(_recall_of, number=place, least=least)
+    return Metric(text, scale, partial(measure, classes=(place,)), measure, of_counts, one=place)
 
 
 def _precision(number: str, text: str) -> float:
@@ -300,7 +344,7 @@ def _precision(number: str, text: str) -> float:
 
 
 def cost_metric(costs: NDArray[Any]) -> Metric:
-    """The mean cost of decisions, from costs (K, K) of deciding j where i is true; decided is what costs least on average."""
+    """The mean cost of decisions, from costs (K, K) of deciding j where i is true; decided is what should cost least."""
     values = np.asarray(checks.matrix(costs, "costs"), np.float64)
     if values.shape[0] != values.shape[1]:
         expected, remedy = "(K, K)", "a row for every true class, a column for every decision"
@@ -311,4 +355,4 @@ def cost_metric(costs: NDArray[Any]) -> Metric:
         expected = "finite costs of at least 0, least on the diagonal: being right costs less than any error"
         raise bad_input("not costs", "costs", found, expected, "rows are true classes, columns decisions; transpose?")
     overall, by_class = partial(mean_loss, costs=values), partial(class_losses, costs=values)
-    return Metric("cost", "loss", overall, by_class, partial(bayes_decision, costs=values), float(values.max()))
+    return Metric("cost", "loss", overall, by_class, costs=values, worst=float(values.max()))

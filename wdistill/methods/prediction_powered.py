@@ -13,6 +13,7 @@ the population, and for the pool itself where it is much larger than gold.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,17 +23,14 @@ from numpy.typing import NDArray
 from wdistill.core import checks
 from wdistill.core.errors import bad_value
 from wdistill.methods.groups import Ints, numbered, sums
-from wdistill.methods.interval import Variation, estimate, interval_of, mean_error, quantile
+from wdistill.methods.interval import FEWEST, Variation, estimate, interval_of, mean_error, quantile, telling_rows
 from wdistill.methods.metric import Metric, Parts, distributions, row_weights
 from wdistill.methods.statistics import Interval
 from wdistill.weights.confidence import Floats
 
-FEWEST = 10  # gold rows, at least, that the variance must rest on: it is not known from fewer
-TINY = 1e-300
-
 
 @dataclass(frozen=True, eq=False)
-class GoldRows:
+class JudgedGold:
     """Rows with labels, a predictor's probabilities, and the truth as a model imputes it, out of fold."""
 
     predictions: Floats  # (m, K)
@@ -43,7 +41,7 @@ class GoldRows:
 
 
 @dataclass(frozen=True, eq=False)
-class PoolRows:
+class JudgedPool:
     """Rows without labels: the same predictor, and the truth imputed by the same model."""
 
     predictions: Floats  # (n, K)
@@ -62,8 +60,8 @@ class PredictionPowered:
     gold_error: float  # of gold alone
 
 
-def prediction_powered(metric: Metric, gold: GoldRows, pool: PoolRows) -> PredictionPowered:
-    """The metric of a predictor, from gold and pool; from gold alone where its variance would rest on fewer than FEWEST rows."""
+def prediction_powered(metric: Metric, gold: JudgedGold, pool: JudgedPool) -> PredictionPowered:
+    """The metric of a predictor, from gold and pool; from gold alone where the variance rests on fewer than FEWEST rows."""
     sample = _Sample.of(gold, pool)
     alone = estimate(metric, gold.predictions, gold.labels, gold.weights, gold.groups)
     parts = sample.parts(metric, 0.0)
@@ -83,10 +81,33 @@ def prediction_powered(metric: Metric, gold: GoldRows, pool: PoolRows) -> Predic
     return PredictionPowered(interval_of(varying, metric), alone, tuning, mean_error(values, variance), error)
 
 
-def prediction_powered_by_class(metric: Metric, gold: GoldRows, pool: PoolRows) -> tuple[PredictionPowered, ...]:
+def prediction_powered_by_class(metric: Metric, gold: JudgedGold, pool: JudgedPool) -> tuple[PredictionPowered, ...]:
     """The same for every class (K,), each with its own λ."""
     classes = gold.predictions.shape[1]
     return tuple(prediction_powered(metric.of_class(c), gold, pool) for c in range(classes))
+
+
+def variance_left(metric: Metric, gold: JudgedGold, pool: JudgedPool) -> Callable[[float], float]:
+    """The variance with the pool as a share of that of gold alone, if there were so many times the gold rows."""
+    sample = _Sample.of(gold, pool)
+    first, second = (moved.mean(axis=1, keepdims=True) for moved in sample.moves(sample.parts(metric, sample.start)))
+    groups = sample.groups
+    here, imputed, far = (
+        sums(moved, None if groups is None else groups[rows])
+        for moved, rows in (
+            (first[: sample.m], slice(sample.m)),
+            (second[: sample.m], slice(sample.m)),
+            (second[sample.m :], slice(sample.m, None)),
+        )
+    )
+    a, b, c, d = (float((x * y).sum()) for x, y in ((here, here), (imputed, imputed), (here, imputed), (far, far)))
+
+    def left(times: float) -> float:
+        spread = b / times + d
+        tuning = float(np.clip(-c / times / spread, 0.0, 1.0)) if spread > 0 else 0.0
+        return (a + 2 * tuning * c + tuning**2 * spread * times) / a if a > 0 else 1.0
+
+    return left
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +122,7 @@ class _Sample:
     groups: Ints | None  # (m + n,) of gold rows and pool rows
 
     @classmethod
-    def of(cls, gold: GoldRows, pool: PoolRows) -> _Sample:
+    def of(cls, gold: JudgedGold, pool: JudgedPool) -> _Sample:
         m, n = len(gold.predictions), len(pool.predictions)
         checks.same_length({"gold rows": m, "labels": len(gold.labels), "imputed truth of gold rows": len(gold.imputed)})
         checks.same_length({"pool rows": n, "imputed truth of pool rows": len(pool.imputed)})
@@ -142,14 +163,18 @@ class _Sample:
         return np.asarray(count / max(count - 1, 1) * by_group.T @ by_group)
 
     def telling(self, parts: Parts, tuning: float) -> float:
-        """How many gold rows, or groups, the variance rests on: (Σ v)² / Σ v² of their shares v of it, the fewest of a part."""
+        """How many rows, or groups, the variance of a part rests on, the fewest of all parts."""
         first, second = self.moves(parts)
-        squares = sums(first + tuning * second, self.groups)[:, ~np.isnan(parts.values)] ** 2
-        return float(np.min(squares.sum(axis=0) ** 2 / np.maximum(np.square(squares).sum(axis=0), TINY), initial=np.inf))
+        return float(telling_rows((first + tuning * second)[:, ~np.isnan(parts.values)], self.groups).min(initial=np.inf))
+
+    @property
+    def start(self) -> float:
+        """A λ that would suit a perfect imputation."""
+        return self.n / (self.n + self.m)
 
     def tuned(self, metric: Metric) -> float:
         """The λ of least variance, with the influences at a λ that uses the pool: on few gold rows alone they are coarse."""
-        parts = self.parts(metric, self.n / (self.n + self.m))
+        parts = self.parts(metric, self.start)
         first, second = (sums(moved.mean(axis=1, keepdims=True), self.groups)[:, 0] for moved in self.moves(parts))
         spread = float(second @ second)
         return float(np.clip(-(first @ second) / spread, 0.0, 1.0)) if spread > 0 else 0.0
