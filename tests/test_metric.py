@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -13,6 +14,8 @@ from sklearn import metrics as sk
 
 from wdistill.core.errors import ConfigError, InputError
 from wdistill.methods.metric import Metric, bayes_decision, cost_metric, parse_metric
+from wdistill.weights.debiased import debiased
+from wdistill.weights.evidence import Evidence
 
 NAMES = (
     "accuracy",
@@ -217,3 +220,22 @@ def test_weights_and_truth_that_do_not_fit_are_errors() -> None:
     for truth, weights in ((y[:5], None), (y, w[:5]), (y, -w), (y, 0 * w), (np.eye(4)[y], None), (y + 1, None)):
         with pytest.raises(InputError):
             named("accuracy")(p, truth, weights)
+
+
+@pytest.mark.filterwarnings("ignore::wdistill.WdistillWarning")
+def test_the_ratio_estimate_holds_for_any_positive_loss() -> None:
+    """Losses (m, K) by true class in place of the log loss: their weights bring the loss on targets to that on labels."""
+    rng, costs = np.random.default_rng(3), np.array([[0.1, 1, 1], [10, 0.1, 5], [30, 20, 0.1]])
+    labels = rng.choice(3, 3_000, p=[0.9, 0.07, 0.03])
+    teacher, student = (
+        0.3 * rng.dirichlet(np.ones(3), 3_000)
+        + 0.7 * np.eye(3)[np.where(rng.random(3_000) < right, labels, (labels + off) % 3)]
+        for right, off in ((0.8, 1), (0.7, 2))
+    )
+    evidence = Evidence(labels, teacher, student, teacher, student)
+    fitted, everyone = debiased.fit(evidence, estimate="ratio", targets="hard"), np.arange(3_000)
+    for losses in (-np.log(student), -np.log(student) * costs.max(axis=1), student @ costs.T):
+        on_truth, on_target = losses[everyone, labels], losses[everyone, teacher.argmax(axis=1)]
+        weights = replace(fitted, truth_loss=on_truth, target_loss=on_target).weigh_rows(evidence.rows).weights
+        assert np.mean(weights * on_target) == pytest.approx(on_truth.mean(), rel=0.03)
+        assert np.mean(on_target) > 1.2 * on_truth.mean()

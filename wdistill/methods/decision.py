@@ -115,8 +115,11 @@ def fit_decision(metric: Metric, probabilities: Floats, truth: NDArray[Any], wei
 
 def _value(decided: Ints, truth: Floats, weights: Floats, of_counts: OfCounts) -> float:
     classes = truth.shape[1]
-    right = np.bincount(decided, weights * truth[np.arange(len(truth)), decided], classes)
-    return float(of_counts(right, np.bincount(decided, weights, classes), weights @ truth))
+    right, rows = (
+        np.bincount(decided, mass, classes).astype(np.float64)
+        for mass in (weights * truth[np.arange(len(truth)), decided], weights)
+    )
+    return float(of_counts(right, rows, weights @ truth))
 
 
 def _best_cut(

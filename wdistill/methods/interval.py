@@ -46,6 +46,8 @@ def estimate(
     """A metric of predictions (n, K) on rows with labels (n,), with weights (n,) 1 / π and groups (n,) if there are any."""
     parts = metric.parts(predictions, truth, weights)
     w, numbers = row_weights(weights, len(predictions)), _numbers(groups, len(predictions))
+    if np.isnan(parts.values).all():
+        return Interval(float("nan"), 0.0, metric.worst)
     if parts.influences is None:
         return _bootstrapped(_value(metric, predictions, truth), w, numbers)
     return interval_of(variation(parts, w, numbers), metric)
@@ -74,6 +76,8 @@ def difference(
     """The metric of the first predictor (n, K) minus that of the second, on the same rows: paired."""
     w, numbers = row_weights(weights, len(first)), _numbers(groups, len(first))
     value = metric(first, truth, weights) - metric(second, truth, weights)
+    if np.isnan(value):
+        return Interval(value, -metric.worst, metric.worst)
     error = difference_error(metric, first, second, truth, w, numbers)
     if error is None:
         of_first, of_second = _value(metric, first, truth), _value(metric, second, truth)
@@ -144,8 +148,6 @@ def interval_of(variation: Variation, metric: Metric) -> Interval:
     """The interval of the mean of the parts that are known."""
     parts = intervals_of(variation, metric)
     known = np.flatnonzero(~np.isnan(variation.values))
-    if not len(known):
-        return Interval(float("nan"), 0.0, metric.worst)
     if len(known) == 1:
         return parts[int(known[0])]
     errors = np.sqrt(np.diag(variation.covariance)[known])

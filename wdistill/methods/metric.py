@@ -52,6 +52,7 @@ class Metric:
     costs: Floats | None = None  # (K, K) of deciding j where i is true
     worst: float = 1.0  # the largest value that a row can have
     one: int | None = None  # the class that it is of, if it is of one
+    ranking: bool = False  # of the order of the rows by score, not of decisions row by row
 
     @property
     def higher(self) -> bool:
@@ -302,6 +303,8 @@ OF_A_CLASS: dict[str, tuple[Scale, Measure]] = {
     "recall@precision": ("share", recalls_at_precision),
 }
 
+RANKINGS = ("average-precision", "recall@precision")
+
 
 def parse_metric(text: str, classes: Sequence[str]) -> Metric:
     """A metric as users type it; `classes` are the names (K,).
@@ -330,7 +333,7 @@ def parse_metric(text: str, classes: Sequence[str]) -> Metric:
     if equals:
         least = _precision(number, text)
         measure, of_counts = partial(measure, least=least), partial(_recall_of, number=place, least=least)
-    return Metric(text, scale, partial(measure, classes=(place,)), measure, of_counts, one=place)
+    return Metric(text, scale, partial(measure, classes=(place,)), measure, of_counts, one=place, ranking=name in RANKINGS)
 
 
 def _precision(number: str, text: str) -> float:

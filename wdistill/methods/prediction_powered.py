@@ -4,7 +4,8 @@
 
 The pool has many rows, so its part hardly varies; the gold rows remove the bias of the imputed truth. λ in [0, 1] is tuned
 for the least variance: 0 is gold alone, and the interval is, with many rows, never wider than that (PPI++, Angelopoulos et
-al., 2023). Sums are combined before a ratio such as F1 is taken; variances come from influences (the delta method).
+al., 2023). Sums are combined before a ratio such as F1 is taken; variances come from influences (the delta method). Metrics
+of rankings are refused: their value from gold and pool is biased where a class has few gold rows.
 
 Gold and pool are taken to be drawn from the same population, gold with probabilities 1 / weight. No imputed truth may come
 from a model that has seen the label of its own row: the posterior of gold rows is the one out of fold. The interval is for
@@ -27,6 +28,8 @@ from wdistill.methods.interval import FEWEST, Variation, estimate, interval_of, 
 from wdistill.methods.metric import Metric, Parts, distributions, row_weights
 from wdistill.methods.statistics import Interval
 from wdistill.weights.confidence import Floats
+
+ROUNDING = 1e-18  # of a variance: an imputation that varies less is constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,13 +65,9 @@ class PredictionPowered:
 
 def prediction_powered(metric: Metric, gold: JudgedGold, pool: JudgedPool) -> PredictionPowered:
     """The metric of a predictor, from gold and pool; from gold alone where the variance rests on fewer than FEWEST rows."""
-    sample = _Sample.of(gold, pool)
+    sample = _Sample.of(metric, gold, pool)
     alone = estimate(metric, gold.predictions, gold.labels, gold.weights, gold.groups)
     parts = sample.parts(metric, 0.0)
-    if parts.influences is None:
-        expected = "a metric that moves smoothly with every row, such as recall or average-precision"
-        remedy = "take its interval from gold alone: methods.interval.estimate"
-        raise bad_value("no prediction-powered interval", f"metric {metric.name}", metric.name, expected, remedy)
     known = ~np.isnan(parts.values)
     error = mean_error(parts.values, sample.covariance(parts, 0.0))
     tuning = sample.tuned(metric)
@@ -89,7 +88,7 @@ def prediction_powered_by_class(metric: Metric, gold: JudgedGold, pool: JudgedPo
 
 def variance_left(metric: Metric, gold: JudgedGold, pool: JudgedPool) -> Callable[[float], float]:
     """The variance with the pool as a share of that of gold alone, if there were so many times the gold rows."""
-    sample = _Sample.of(gold, pool)
+    sample = _Sample.of(metric, gold, pool)
     first, second = (moved.mean(axis=1, keepdims=True) for moved in sample.moves(sample.parts(metric, sample.start)))
     groups = sample.groups
     here, imputed, far = (
@@ -122,7 +121,11 @@ class _Sample:
     groups: Ints | None  # (m + n,) of gold rows and pool rows
 
     @classmethod
-    def of(cls, gold: JudgedGold, pool: JudgedPool) -> _Sample:
+    def of(cls, metric: Metric, gold: JudgedGold, pool: JudgedPool) -> _Sample:
+        if metric.ranking:
+            expected = "a metric whose value follows from sums over rows, such as recall, F1, a cost or the log loss"
+            remedy = "take its interval from gold alone: methods.interval.estimate"
+            raise bad_value("no prediction-powered interval", f"metric {metric.name}", metric.name, expected, remedy)
         m, n = len(gold.predictions), len(pool.predictions)
         checks.same_length({"gold rows": m, "labels": len(gold.labels), "imputed truth of gold rows": len(gold.imputed)})
         checks.same_length({"pool rows": n, "imputed truth of pool rows": len(pool.imputed)})
@@ -177,7 +180,7 @@ class _Sample:
         parts = self.parts(metric, self.start)
         first, second = (sums(moved.mean(axis=1, keepdims=True), self.groups)[:, 0] for moved in self.moves(parts))
         spread = float(second @ second)
-        return float(np.clip(-(first @ second) / spread, 0.0, 1.0)) if spread > 0 else 0.0
+        return float(np.clip(-(first @ second) / spread, 0.0, 1.0)) if spread > ROUNDING * float(first @ first) else 0.0
 
 
 def _together(gold: NDArray[Any] | None, pool: NDArray[Any] | None, m: int, n: int) -> Ints | None:
