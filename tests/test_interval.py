@@ -93,9 +93,9 @@ def test_a_class_of_few_rows_that_are_all_right_is_no_certain_one() -> None:
 
 
 def test_a_cost_that_never_occurred_may_occur() -> None:
-    p = two(np.r_[np.full(90, 0.1), np.full(10, 0.9)])
-    found = estimate(cost_metric(np.array([[0.0, 1], [50, 0]])), p, p.argmax(axis=1))
-    assert found.value == 0 and found.high == pytest.approx(50 * share(0, 100).high)
+    p, metric = two(np.r_[np.full(90, 0.001), np.full(10, 0.9)]), cost_metric(np.array([[0.0, 1], [50, 0]]))
+    found = estimate(metric, p, metric.decide(p))
+    assert found.value == 0 and found.high == pytest.approx(50 * share(0, 100).high, rel=0.001)
 
 
 # simulations: 1 to 5 % positives --------------------------------------------------------------------------------------
@@ -123,8 +123,8 @@ def test_intervals_cover_on_a_task_with_two_percent_positives() -> None:
             for name, metric in metrics.items():
                 found[name].append(estimate(metric, *sample))
         coverage = {name: covered(found[name], truth[name]) for name in metrics}
-        assert all(coverage[name] >= 0.92 for name in names if name != "log-loss"), coverage
-        assert min(coverage["log-loss"], coverage["cost"]) >= 0.88, coverage  # a mean of few large losses
+        assert all(coverage[name] >= 0.92 for name in metrics if name != "log-loss"), coverage
+        assert coverage["log-loss"] >= 0.88, coverage  # a mean of few large losses, which have no bound
 
 
 @pytest.mark.slow
@@ -165,8 +165,8 @@ def test_paired_differences_are_covered_and_narrower_than_unpaired_ones() -> Non
 
 
 def documents(count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of documents of 1 to 19 rows, on which a model is good or bad throughout: predictions, labels, groups."""
-    sizes = rng.integers(1, 20, count)
+    """Rows of documents of 1 to 29 rows, on which a model is good or bad throughout: predictions, labels, groups."""
+    sizes = rng.integers(1, 30, count)
     groups = np.repeat(np.arange(count), sizes)
     level, share_of_positives = rng.beta(4, 1, count)[groups], rng.beta(1, 5, count)[groups]
     y = (rng.random(len(groups)) < share_of_positives).astype(int)
@@ -214,18 +214,17 @@ def test_ignoring_groups_makes_leaks_between_folds_and_using_them_none() -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["accuracy", "f1:b", "recall:b", "share:b", "average-precision:b", "balanced-accuracy"])
 def test_ignoring_inclusion_probabilities_gives_wrong_intervals_and_using_them_right_ones(name: str) -> None:
-    """Gold that was drawn where the model is unsure, as a plan does: weights 1 / probability keep it valid for judging."""
+    """Gold that was drawn where positives are likely, to find some: weights 1 / probability keep it valid for judging."""
     rng, metric = np.random.default_rng(5), named(name, "ab")
     pool, y = rare(100_000, rng)
     truth = metric(pool, y)
-    unsure = pool.min(axis=1)
-    chance = 800 * (0.3 / len(pool) + 0.7 * unsure / unsure.sum())
+    chance = 1_000 * (0.2 / len(pool) + 0.8 * pool[:, 1] / pool[:, 1].sum())
     ignoring, using = [], []
     for _ in range(REPLICATIONS):
         drawn = rng.random(len(pool)) < chance
         ignoring.append(estimate(metric, pool[drawn], y[drawn]))
         using.append(estimate(metric, pool[drawn], y[drawn], 1 / chance[drawn]))
-    assert covered(ignoring, truth) < 0.5 or name in ("average-precision:b", "balanced-accuracy")  # right by chance
+    assert covered(ignoring, truth) < 0.5, name
     assert (0.9 if name.startswith("average") else 0.92) <= covered(using, truth) <= 0.99, name
     assert np.mean([each.value for each in using]) == pytest.approx(truth, abs=0.02)
 

@@ -1,11 +1,11 @@
 """95 % intervals of any metric, with row weights and groups, and of the paired difference of two predictors.
 
 A metric moves by the mean influence of its rows. The variance of that mean, over rows or over groups (cluster-robust), gives
-the interval: Wilson's with the effective number of rows for shares, the same on right / (decided or true) for F1, and ± z
-standard errors of the logarithm for losses. Weights are 1 / the probability of being drawn (Hájek, 1971); rows are taken to
-be drawn independently of each other, or group by group. A mean over classes combines the classes' own intervals (Zou and
-Donner, Statistics in Medicine 2008), so that a class with few rows is not taken for a certain one. Metrics without
-influences are bootstrapped.
+the interval: Wilson's with the effective number of rows for shares and costs, the same on right / (decided or true) for F1,
+and ± z standard errors of its logarithm for the log loss. Weights are 1 / the probability of being drawn (Hájek, 1971); rows
+are taken to be drawn independently of each other, or group by group. A mean over classes, or over errors of different cost,
+combines the intervals of its parts (Zou and Donner, Statistics in Medicine 2008), so that a class with few rows, or an error
+that has not occurred, is not taken for a certain one. Metrics without influences are bootstrapped.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Variation:
     values: Floats  # (C,)
     covariance: Floats  # (C, C)
     rows: Floats  # (C,) effective rows at stake, which bound what is known where the variance rests on few; else infinite
+    worst: Floats | float  # (C,) the largest value that a part can have
     z: float  # standard errors on either side
 
 
@@ -97,8 +98,9 @@ def difference_error(
     moved = a.influences[:, known[0]].mean(axis=1) - b.influences[:, known[1]].mean(axis=1)
     variance = float(covariance(moved[:, None], weights, groups)[0, 0])
     if metric.higher:
-        rows = effective_rows(a.stakes, weights, groups)
-        variance = max(variance, float(np.sum(1.0 / np.maximum(rows, 1.0) ** 2)) / len(rows) ** 2)
+        for stakes in (a.stakes, b.stakes):
+            rows = np.maximum(effective_rows(stakes, weights, groups), 1.0)
+            variance = max(variance, float(np.sum(1 / rows**2)) / len(rows) ** 2)
     return float(np.sqrt(variance))
 
 
@@ -107,7 +109,7 @@ def variation(parts: Parts, weights: Floats, groups: Ints | None) -> Variation:
     assert parts.influences is not None
     few = telling_rows(parts.influences * weights[:, None], groups) < FEWEST
     rows = np.where(few, effective_rows(parts.stakes, weights, groups), np.inf)
-    return Variation(parts.values, covariance(parts.influences, weights, groups), rows, quantile(groups))
+    return Variation(parts.values, covariance(parts.influences, weights, groups), rows, parts.worst, quantile(groups))
 
 
 def covariance(influences: Floats, weights: Floats, groups: Ints | None) -> Floats:
@@ -165,36 +167,30 @@ def interval_of(variation: Variation, metric: Metric) -> Interval:
 
 def intervals_of(variation: Variation, metric: Metric) -> tuple[Interval, ...]:
     """The interval of every part."""
-    variances = np.diag(variation.covariance)
-    return tuple(
-        _loss(float(value), float(variance), float(rows), metric.worst, variation.z)
-        if metric.scale == "loss"
-        else _part(float(value), float(variance), float(rows), metric.scale, variation.z)
-        for value, variance, rows in zip(variation.values, variances, variation.rows, strict=True)
-    )
+    worst = np.broadcast_to(variation.worst, variation.values.shape)
+    given = zip(variation.values, np.diag(variation.covariance), variation.rows, worst, strict=True)
+    return tuple(_part(float(v), float(s), float(n), float(w), metric.scale, variation.z) for v, s, n, w in given)
 
 
-def _loss(value: float, variance: float, rows: float, worst: float, z: float) -> Interval:
-    """A mean loss, on its logarithm: losses are skewed. One of 0 may be the worst in as many rows as Wilson allows."""
-    if np.isnan(value):
+def _part(value: float, variance: float, rows: float, worst: float, scale: Scale, z: float) -> Interval:
+    """One value, at most `worst`, with its variance, of at most so many effective rows."""
+    if np.isnan(value) or rows <= 0:
         return Interval(value, 0.0, worst)
-    if value == 0:
-        return Interval(0.0, 0.0, worst * wilson(0.0, max(rows, 1.0), z).high)
-    factor = float(np.exp(z * np.sqrt(variance) / value))
-    return Interval(value, value / factor, min(value * factor, worst))
-
-
-def _part(value: float, variance: float, most: float, scale: Scale, z: float) -> Interval:
-    """One value with its variance, of at most so many effective rows."""
-    if np.isnan(value) or most <= 0:
-        return Interval(value, 0.0, 1.0)
+    if np.isinf(worst):  # a mean of skewed losses: on its logarithm
+        factor = float(np.exp(z * np.sqrt(variance) / value)) if value > 0 else np.inf
+        return Interval(value, value / factor, value * factor if value > 0 else worst)
     if scale == "f1":  # right / (decided or true) is a share of rows, q, and F1 = 2q / (1 + q)
-        share = _part(value / (2 - value), variance * (2 / (2 - value) ** 2) ** 2, most, "share", z)
+        share = _share(value / (2 - value), variance * (2 / (2 - value) ** 2) ** 2, rows, z)
         low, high = (2 * q / (1 + q) for q in (share.low, share.high))
         return Interval(value, min(low, value), max(high, value))
+    share = _share(value / worst, variance / worst**2, rows, z)
+    return Interval(value, min(worst * share.low, value), max(worst * share.high, value))
+
+
+def _share(value: float, variance: float, rows: float, z: float) -> Interval:
+    """Wilson's interval with the number of rows that have this variance."""
     spread = value * (1 - value)
-    found = wilson(value, min(spread / variance, most) if variance > 0 and spread > 0 else most, z)
-    return Interval(value, min(found.low, value), max(found.high, value))
+    return wilson(value, min(spread / variance, rows) if variance > 0 and spread > 0 else rows, z)
 
 
 def _bootstrapped(value: Callable[[Floats], float], weights: Floats, groups: Ints | None) -> Interval:

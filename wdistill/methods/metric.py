@@ -26,6 +26,8 @@ from wdistill.weights.equations import PROBABILITY_FLOOR
 
 Scale = Literal["share", "f1", "loss"]  # a share of rows, an F1, or a mean loss
 
+LEVELS = 10  # of costs, from cheap to dear, at most
+
 
 @dataclass(frozen=True, eq=False)
 class Parts:
@@ -34,6 +36,7 @@ class Parts:
     values: Floats  # (C,) NaN where no row tells
     influences: Floats | None  # (n, C): other weights give about values + Σ weight · influence / Σ weight; None: not smooth
     stakes: Floats  # (n, C) within [0, 1]: how much of the row counts, such as 1 for the rows of a class and 0 for others
+    worst: Floats | float = 1.0  # (C,) the largest value that a part can have
 
 
 Measure = Callable[..., Parts]  # predictions (n, K), truth (n, K), weights (n,)
@@ -181,10 +184,27 @@ def _losses(predictions: Floats, costs: Floats | None, wanted: Ints) -> Floats:
     return np.asarray(costs.T[bayes_decision(predictions, costs)][:, wanted])
 
 
-def mean_loss(predictions: Floats, truth: Floats, weights: Floats, costs: Floats | None = None) -> Parts:
-    """The mean cost of the decisions with the least expected cost; without costs, the log loss."""
-    losses = (truth * _losses(predictions, costs, np.arange(truth.shape[1]))).sum(axis=1, keepdims=True)
-    return _ratio(losses, np.ones_like(losses), weights)
+def log_loss(predictions: Floats, truth: Floats, weights: Floats) -> Parts:
+    """The mean of −log p of the true class."""
+    losses = (truth * _losses(predictions, None, np.arange(truth.shape[1]))).sum(axis=1, keepdims=True)
+    return replace(_ratio(losses, np.ones_like(losses), weights), worst=np.inf)
+
+
+def mean_cost(
+    predictions: Floats, truth: Floats, weights: Floats, costs: Floats, classes: Sequence[int] | None = None
+) -> Parts:
+    """The mean cost of the decisions of least expected cost, in parts from cheap errors to dear ones.
+
+    An error that is dear and rare may not have occurred yet: by itself, its interval says so.
+    """
+    wanted = np.arange(truth.shape[1]) if classes is None else np.asarray(classes, np.int64)
+    losses, true = _losses(predictions, costs, wanted), truth[:, wanted]
+    levels = np.unique(costs[wanted])
+    groups = np.array_split(levels[levels > 0], min(LEVELS, int(np.count_nonzero(levels))))
+    inside = [(losses >= group[0]) & (losses <= group[-1]) for group in groups]
+    top = len(groups) * np.stack([(true * losses * part).sum(axis=1) for part in inside], axis=1)
+    rows = np.repeat(true.sum(axis=1, keepdims=True), len(groups), axis=1)
+    return replace(_ratio(top, rows, weights), worst=len(groups) * np.array([group[-1] for group in groups]))
 
 
 def class_losses(
@@ -194,10 +214,13 @@ def class_losses(
     classes: Sequence[int] | None = None,
     costs: Floats | None = None,
 ) -> Parts:
-    """The same over the rows of a class."""
+    """The log loss, or the mean cost, over the rows of a class."""
+    if costs is not None and classes is not None and len(classes) == 1:
+        return mean_cost(predictions, truth, weights, costs, classes)
     wanted = np.arange(truth.shape[1]) if classes is None else np.asarray(classes, np.int64)
     true = truth[:, wanted]
-    return _ratio(true * _losses(predictions, costs, wanted), true, weights)
+    worst = np.inf if costs is None else costs[wanted].max(axis=1)
+    return replace(_ratio(true * _losses(predictions, costs, wanted), true, weights), worst=worst)
 
 
 # metrics of rankings --------------------------------------------------------------------------------------------------
@@ -292,7 +315,7 @@ PLAIN: dict[str, Metric] = {
     "accuracy": Metric("accuracy", "share", accuracy, recalls, _accuracy_of),
     "balanced-accuracy": Metric("balanced-accuracy", "share", recalls, recalls, _balanced_of),
     "macro-f1": Metric("macro-f1", "f1", f1_scores, f1_scores, _macro_f1_of),
-    "log-loss": Metric("log-loss", "loss", mean_loss, class_losses, worst=float("inf")),
+    "log-loss": Metric("log-loss", "loss", log_loss, class_losses, worst=float("inf")),
 }
 OF_A_CLASS: dict[str, tuple[Scale, Measure]] = {
     "f1": ("f1", f1_scores),
@@ -357,5 +380,5 @@ def cost_metric(costs: NDArray[Any]) -> Metric:
         found = f"true {best[0][0]}, decided {best[0][1]} costs no more than the truth" if len(best) else "such entries"
         expected = "finite costs of at least 0, least on the diagonal: being right costs less than any error"
         raise bad_input("not costs", "costs", found, expected, "rows are true classes, columns decisions; transpose?")
-    overall, by_class = partial(mean_loss, costs=values), partial(class_losses, costs=values)
+    overall, by_class = partial(mean_cost, costs=values), partial(class_losses, costs=values)
     return Metric("cost", "loss", overall, by_class, costs=values, worst=float(values.max()))

@@ -73,10 +73,11 @@ def prediction_powered(metric: Metric, gold: JudgedGold, pool: JudgedPool) -> Pr
     tuning = sample.tuned(metric)
     parts = sample.parts(metric, tuning)
     values, variance = parts.values[known], sample.covariance(parts, tuning)[np.ix_(known, known)]
-    inside = bool(np.all((values > 0) & ((values < 1) | (metric.scale == "loss"))))
-    if tuning == 0 or not inside or sample.telling(parts, tuning) < FEWEST:
+    worst = np.broadcast_to(parts.worst, known.shape)[known]
+    inside = bool(np.all((values > 0) & (values < worst)))
+    if tuning == 0 or not known.any() or not inside or sample.telling(parts, tuning) < FEWEST:
         return PredictionPowered(alone, alone, 0.0, error, error)
-    varying = Variation(values, variance, np.full(len(values), np.inf), quantile(sample.gold_groups))
+    varying = Variation(values, variance, np.full(len(values), np.inf), worst, quantile(sample.gold_groups))
     return PredictionPowered(interval_of(varying, metric), alone, tuning, mean_error(values, variance), error)
 
 
