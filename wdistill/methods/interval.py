@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdistill.methods.groups import Ints, numbered, sums
-from wdistill.methods.metric import Metric, Parts, Scale, aligned, mean_of, row_weights
+from wdistill.methods.metric import Metric, MetricParts, Scale, aligned, mean_of, row_weights
 from wdistill.methods.statistics import Interval, Z, wilson
 from wdistill.weights.confidence import Floats
 
@@ -104,7 +104,7 @@ def difference_error(
     return float(np.sqrt(variance))
 
 
-def variation(parts: Parts, weights: Floats, groups: Ints | None) -> Variation:
+def variation(parts: MetricParts, weights: Floats, groups: Ints | None) -> Variation:
     """How these parts vary, from the influences of the rows."""
     assert parts.influences is not None
     few = telling_rows(parts.influences * weights[:, None], groups) < FEWEST

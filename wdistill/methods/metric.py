@@ -30,7 +30,7 @@ LEVELS = 10  # of costs, from cheap to dear, at most
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class MetricParts:
     """The values that a metric is the mean of: one, or one for every class."""
 
     values: Floats  # (C,) NaN where no row tells
@@ -39,7 +39,7 @@ class Parts:
     worst: Floats | float = 1.0  # (C,) the largest value that a part can have
 
 
-Measure = Callable[..., Parts]  # predictions (n, K), truth (n, K), weights (n,)
+Measure = Callable[..., MetricParts]  # predictions (n, K), truth (n, K), weights (n,)
 OfCounts = Callable[[Floats, Floats, Floats], Floats]  # right, decided, true (c, K) → values (c,) of c decisions
 
 
@@ -66,11 +66,11 @@ class Metric:
         """The value, from probabilities (n, K), labels (n,) or distributions over them (n, K), and row weights (n,)."""
         return mean_of(self.parts(predictions, truth, weights).values)
 
-    def parts(self, predictions: Floats, truth: NDArray[Any], weights: Floats | None = None) -> Parts:
+    def parts(self, predictions: Floats, truth: NDArray[Any], weights: Floats | None = None) -> MetricParts:
         """What the value is the mean of."""
         return self.overall(*aligned(predictions, truth, weights))
 
-    def classes(self, predictions: Floats, truth: NDArray[Any], weights: Floats | None = None) -> Parts:
+    def classes(self, predictions: Floats, truth: NDArray[Any], weights: Floats | None = None) -> MetricParts:
         """The same for every class (K,): of accuracy its recall, of a cost or a log loss its mean over the class's rows."""
         return self.by_class(*aligned(predictions, truth, weights))
 
@@ -132,13 +132,13 @@ def bayes_decision(probabilities: Floats, costs: Floats) -> Ints:
     return np.asarray((probabilities @ costs).argmin(axis=1), np.int64)
 
 
-def _ratio(top: Floats, bottom: Floats, weights: Floats, stakes: Floats | None = None) -> Parts:
+def _ratio(top: Floats, bottom: Floats, weights: Floats, stakes: Floats | None = None) -> MetricParts:
     """Σ weight · top / Σ weight · bottom of columns (n, C)."""
     total, mass = weights @ bottom, weights.sum()
     known = total > 0
     values = np.divide(weights @ top, total, out=np.full(len(total), np.nan), where=known)
     scale = np.divide(mass, total, out=np.zeros(len(total)), where=known)
-    return Parts(values, (top - np.where(known, values, 0.0) * bottom) * scale, bottom if stakes is None else stakes)
+    return MetricParts(values, (top - np.where(known, values, 0.0) * bottom) * scale, bottom if stakes is None else stakes)
 
 
 def _columns(predictions: Floats, truth: Floats, classes: Sequence[int] | None) -> tuple[Floats, Floats]:
@@ -147,31 +147,31 @@ def _columns(predictions: Floats, truth: Floats, classes: Sequence[int] | None) 
     return (most_likely(predictions)[:, None] == wanted).astype(np.float64), truth[:, wanted]
 
 
-def accuracy(predictions: Floats, truth: Floats, weights: Floats) -> Parts:
+def accuracy(predictions: Floats, truth: Floats, weights: Floats) -> MetricParts:
     """The share of rows whose decision is right."""
     right = np.take_along_axis(truth, most_likely(predictions)[:, None], 1)
     return _ratio(right, np.ones_like(right), weights)
 
 
-def recalls(predictions: Floats, truth: Floats, weights: Floats, classes: Sequence[int] | None = None) -> Parts:
+def recalls(predictions: Floats, truth: Floats, weights: Floats, classes: Sequence[int] | None = None) -> MetricParts:
     """Of the rows of a class, the share that is decided so."""
     decided, true = _columns(predictions, truth, classes)
     return _ratio(decided * true, true, weights)
 
 
-def precisions(predictions: Floats, truth: Floats, weights: Floats, classes: Sequence[int] | None = None) -> Parts:
+def precisions(predictions: Floats, truth: Floats, weights: Floats, classes: Sequence[int] | None = None) -> MetricParts:
     """Of the rows that are decided to be of a class, the share that is."""
     decided, true = _columns(predictions, truth, classes)
     return _ratio(decided * true, decided, weights)
 
 
-def f1_scores(predictions: Floats, truth: Floats, weights: Floats, classes: Sequence[int] | None = None) -> Parts:
+def f1_scores(predictions: Floats, truth: Floats, weights: Floats, classes: Sequence[int] | None = None) -> MetricParts:
     """2 · right / (decided + true): the harmonic mean of precision and recall."""
     decided, true = _columns(predictions, truth, classes)
     return _ratio(2 * decided * true, decided + true, weights, decided + true - decided * true)
 
 
-def shares(predictions: Floats, truth: Floats, weights: Floats, classes: Sequence[int] | None = None) -> Parts:
+def shares(predictions: Floats, truth: Floats, weights: Floats, classes: Sequence[int] | None = None) -> MetricParts:
     """The share of rows that are of a class, whatever is predicted."""
     true = _columns(predictions, truth, classes)[1]
     return _ratio(true, np.ones_like(true), weights)
@@ -184,7 +184,7 @@ def _losses(predictions: Floats, costs: Floats | None, wanted: Ints) -> Floats:
     return np.asarray(costs.T[bayes_decision(predictions, costs)][:, wanted])
 
 
-def log_loss(predictions: Floats, truth: Floats, weights: Floats) -> Parts:
+def log_loss(predictions: Floats, truth: Floats, weights: Floats) -> MetricParts:
     """The mean of −log p of the true class."""
     losses = (truth * _losses(predictions, None, np.arange(truth.shape[1]))).sum(axis=1, keepdims=True)
     return replace(_ratio(losses, np.ones_like(losses), weights), worst=np.inf)
@@ -192,7 +192,7 @@ def log_loss(predictions: Floats, truth: Floats, weights: Floats) -> Parts:
 
 def mean_cost(
     predictions: Floats, truth: Floats, weights: Floats, costs: Floats, classes: Sequence[int] | None = None
-) -> Parts:
+) -> MetricParts:
     """The mean cost of the decisions of least expected cost, in parts from cheap errors to dear ones.
 
     An error that is dear and rare may not have occurred yet: by itself, its interval says so.
@@ -213,7 +213,7 @@ def class_losses(
     weights: Floats,
     classes: Sequence[int] | None = None,
     costs: Floats | None = None,
-) -> Parts:
+) -> MetricParts:
     """The log loss, or the mean cost, over the rows of a class."""
     if costs is not None and classes is not None and len(classes) == 1:
         return mean_cost(predictions, truth, weights, costs, classes)
@@ -226,12 +226,14 @@ def class_losses(
 # metrics of rankings --------------------------------------------------------------------------------------------------
 
 
-def average_precisions(predictions: Floats, truth: Floats, weights: Floats, classes: Sequence[int] | None = None) -> Parts:
+def average_precisions(
+    predictions: Floats, truth: Floats, weights: Floats, classes: Sequence[int] | None = None
+) -> MetricParts:
     """The mean, over the rows of a class, of the precision among the rows with at least their score."""
     wanted = range(truth.shape[1]) if classes is None else classes
     done = [_average_precision(predictions[:, c], truth[:, c], weights) for c in wanted]
     values, influences = (np.stack([part[i] for part in done], axis=-1) for i in (0, 1))
-    return Parts(values, influences, truth[:, list(wanted)])
+    return MetricParts(values, influences, truth[:, list(wanted)])
 
 
 def _average_precision(scores: Floats, true: Floats, weights: Floats) -> tuple[Floats, Floats]:
@@ -250,7 +252,7 @@ def _average_precision(scores: Floats, true: Floats, weights: Floats) -> tuple[F
 
 def recalls_at_precision(
     predictions: Floats, truth: Floats, weights: Floats, classes: Sequence[int] | None = None, least: float = 0.9
-) -> Parts:
+) -> MetricParts:
     """The largest recall of a class among thresholds of its score whose precision is at least `least`; 0 without one."""
     wanted = list(range(truth.shape[1]) if classes is None else classes)
     values = np.full(len(wanted), np.nan)
@@ -258,7 +260,7 @@ def recalls_at_precision(
         _, here, right, rows = _cuts(predictions[:, c], truth[:, c], weights)
         if here.sum() > 0:
             values[i] = np.where(precise(right, rows, least), right, 0.0).max() / right[0]
-    return Parts(values, None, truth[:, wanted])
+    return MetricParts(values, None, truth[:, wanted])
 
 
 def precise(right: Floats, rows: Floats, least: float) -> NDArray[np.bool_]:

@@ -25,7 +25,7 @@ from wdistill.core import checks
 from wdistill.core.errors import bad_value
 from wdistill.methods.groups import Ints, numbered, sums
 from wdistill.methods.interval import FEWEST, Variation, estimate, interval_of, mean_error, quantile, telling_rows
-from wdistill.methods.metric import Metric, Parts, distributions, row_weights
+from wdistill.methods.metric import Metric, MetricParts, distributions, row_weights
 from wdistill.methods.statistics import Interval
 from wdistill.weights.confidence import Floats
 
@@ -145,12 +145,12 @@ class _Sample:
     def gold_groups(self) -> Ints | None:
         return None if self.groups is None else np.asarray(np.unique(self.groups[: self.m], return_inverse=True)[1])
 
-    def parts(self, metric: Metric, tuning: float) -> Parts:
+    def parts(self, metric: Metric, tuning: float) -> MetricParts:
         """The metric of the three together, the second with weights below 0."""
         pool = np.full(self.n, tuning / self.n)
         return metric.overall(self.predictions, self.truth, np.concatenate([self.weights, -tuning * self.weights, pool]))
 
-    def moves(self, parts: Parts) -> tuple[Floats, Floats]:
+    def moves(self, parts: MetricParts) -> tuple[Floats, Floats]:
         """What moves the value, (m + n, C) each: the first always, the second times λ. Gold and pool are centred apart."""
         assert parts.influences is not None
         labels, imputed, pool = np.split(parts.influences, [self.m, 2 * self.m])
@@ -159,14 +159,14 @@ class _Sample:
         second = -here * (imputed - self.weights @ imputed)
         return np.concatenate([first, np.zeros_like(pool)]), np.concatenate([second, (pool - pool.mean(axis=0)) / self.n])
 
-    def covariance(self, parts: Parts, tuning: float) -> Floats:
+    def covariance(self, parts: MetricParts, tuning: float) -> Floats:
         """Of the parts, at this λ: (C, C)."""
         first, second = self.moves(parts)
         by_group = sums(first + tuning * second, self.groups)
         count = self.m if self.gold_groups is None else int(self.gold_groups.max()) + 1
         return np.asarray(count / max(count - 1, 1) * by_group.T @ by_group)
 
-    def telling(self, parts: Parts, tuning: float) -> float:
+    def telling(self, parts: MetricParts, tuning: float) -> float:
         """How many rows, or groups, the variance of a part rests on, the fewest of all parts."""
         first, second = self.moves(parts)
         return float(telling_rows((first + tuning * second)[:, ~np.isnan(parts.values)], self.groups).min(initial=np.inf))
