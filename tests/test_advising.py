@@ -24,7 +24,9 @@ from wdistill.methods.best import correct_targets
 from wdistill.methods.context import AuxiliaryPredictions, Context, one_hot
 from wdistill.methods.gold_plan import PlanStep, enough_of, steps, worth_labeling
 from wdistill.methods.guards import Concern, check_gold, gold_in_unlabeled
+from wdistill.methods.metric import parse_metric
 from wdistill.methods.statistics import Interval, share
+from wdistill.methods.targets import fit_targets
 from wdistill.methods.teacher_error import area, learned_error
 from wdistill.weights.evidence import Evidence
 
@@ -311,3 +313,21 @@ def test_findings_come_before_other_reasons_and_none_is_lost() -> None:
     printed = Console(width=80, file=io.StringIO())
     print_advice(many, printed, details=True)
     assert all(f"Look first: finding {i}." in printed.file.getvalue() for i in range(7))  # type: ignore[attr-defined]
+
+
+def test_the_users_metric_judges_teacher_targets_and_classes() -> None:
+    from sklearn.metrics import f1_score
+
+    given = speaking(m=300, second=2.0)
+    found = advise(given, metric=parse_metric("macro-f1", "abcd")).judged
+    assert found is not None and found.forecast is None and found.metric == "macro-f1"
+    said, corrected = (each.argmax(axis=1) for each in (given.validation["teacher"], fit_targets(given).out_of_fold))
+    assert found.teacher.value == pytest.approx(f1_score(given.labels, said, average="macro"))
+    assert found.corrected.value == pytest.approx(f1_score(given.labels, corrected, average="macro"))
+    assert found.gain.value == pytest.approx(found.corrected.value - found.teacher.value) and found.gain.low > 0
+    assert [each.value for each, _ in found.by_class] == pytest.approx(f1_score(given.labels, said, average=None).tolist())
+    lost = advise(given, metric=parse_metric("log-loss", "abcd")).judged
+    assert lost is not None and lost.gain.value == pytest.approx(lost.teacher.value - lost.corrected.value)
+    printed = Console(width=80, file=io.StringIO())
+    print_advice(replace(advise(given), judged=found), printed)
+    assert "By macro-f1" in printed.file.getvalue()  # type: ignore[attr-defined]

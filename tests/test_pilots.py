@@ -16,9 +16,10 @@ from tests.killing import splits
 from wdistill import advise, best, unweighted
 from wdistill.methods.best import correct_targets
 from wdistill.methods.context import AuxiliaryPredictions, Context, one_hot
-from wdistill.methods.pilots import UNFORESEEN, forecast, judged_accuracy, pilot_rows
+from wdistill.methods.metric import parse_metric
+from wdistill.methods.pilots import UNFORESEEN, PilotPredictions, forecast, pilot_rows
 from wdistill.runs.checkpoints import CheckpointStore
-from wdistill.text.linear_pilots import MOST, drawn_rows, forecast_by_regressions
+from wdistill.text.linear_pilots import MOST, drawn_rows, linear_pilots
 from wdistill.weights.evidence import Evidence
 
 
@@ -32,12 +33,14 @@ def test_every_row_is_either_taught_or_judged_on(n: int, seed: int) -> None:
 
 def test_a_forecast_by_hand() -> None:
     targets = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5], [0.6, 0.4]])
-    found = forecast(targets, np.array([0, 1, 0, 0]), np.array([0, 0, 1, 1]))
-    gains = 100 * np.array([0, 0.6, 0, 0.2])
-    assert found.value == pytest.approx(gains.mean()) and found.low < found.value < found.high
-    error = np.hypot(gains.std(ddof=1) / 2, UNFORESEEN)
-    assert found.high - found.value == pytest.approx(1.96 * error)
-    assert judged_accuracy(targets, np.array([0, 1, 0, 0])) == pytest.approx((0.9 + 0.8 + 0.5 + 0.6) / 4)
+    pilots = PilotPredictions(targets, one_hot(np.array([0, 0, 1, 1]), 2), one_hot(np.array([0, 1, 0, 0]), 2))
+    found = forecast(pilots)
+    assert found.value == pytest.approx((0 + 0.6 + 0 + 0.2) / 4)
+    assert (
+        found.high - found.value == pytest.approx(found.value - found.low) and found.high - found.value > 1.96 * UNFORESEEN
+    )
+    losses = forecast(pilots, parse_metric("log-loss", ["a", "b"]))
+    assert losses.value > 0  # a smaller loss is a gain
 
 
 def blobs(m: int, n: int, seed: int = 0) -> tuple[Context, np.ndarray, np.ndarray]:
@@ -56,7 +59,7 @@ def test_linear_pilots_foretell_what_a_regression_gains() -> None:
     context, inputs, truth = blobs(100, 2000)
     targets = correct_targets(context).targets.of
     rows = csr_array(inputs)
-    found = forecast_by_regressions(context, targets, rows[:100], np.arange(2000), rows[100:])
+    found = forecast(linear_pilots(context, targets, rows[:100], np.arange(2000), rows[100:]))
     from wdistill.text.linear import fit_linear
 
     def accuracy(lesson: np.ndarray) -> float:
@@ -64,7 +67,7 @@ def test_linear_pilots_foretell_what_a_regression_gains() -> None:
         return float(np.mean(fit_linear(rows, taught, penalty=0.1)(rows).argmax(axis=1) == truth))
 
     real = 100 * (accuracy(targets(context.unlabeled)) - accuracy(context.unlabeled["teacher"]))
-    assert real > 5 and abs(found.value - real) < 2
+    assert real > 5 and abs(100 * found.value - real) < 2
 
 
 @pytest.mark.slow
@@ -81,5 +84,7 @@ def test_pilots_are_kept_in_the_run_and_leave_the_arms_as_they_are(tmp_path: Pat
     after, alone = go(rule=best, recipe=recipe, run=tmp_path / "run"), go(rule=best, recipe=recipe)
     for one, other in zip(after.student.parameters(), alone.student.parameters(), strict=True):
         assert (one == other).all()
+    judged = advise(teacher, student, **data, recipe=recipe, run=tmp_path / "run", metric="macro-f1").judged
+    assert judged is not None and judged.forecast is not None and len(judged.by_class) == 3
     hard = advise(teacher, student, **data, recipe=replace(recipe, targets="hard"), rule=[unweighted, best])
     assert hard.forecast is not None

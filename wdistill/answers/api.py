@@ -116,10 +116,12 @@ def correct(answers: Any, gold: Any = None, *, rows: Any = None, **options: Any)
     return Corrected(table, tuple(record["class_names"]), record["why"], record)
 
 
-def advise_answers(answers: Any, gold: Any = None, *, rows: Any = None, **options: Any) -> AnswersAdvice:
-    """The verdict on answers and gold labels; the arguments are those of `correct`."""
+def advise_answers(
+    answers: Any, gold: Any = None, *, rows: Any = None, metric: str | None = None, **options: Any
+) -> AnswersAdvice:
+    """The verdict on answers and gold labels; the arguments are those of `correct`, and a `metric` such as macro-f1."""
     with as_files(answers=answers, gold=gold, rows=rows) as path:
-        return advise_files(Sources([path("answers") or ""], path("gold"), path("rows")), options_of(options))
+        return advise_files(Sources([path("answers") or ""], path("gold"), path("rows")), options_of(options), metric)
 
 
 def options_of(options: Mapping[str, Any]) -> AnswerOptions:

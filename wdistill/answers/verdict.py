@@ -20,14 +20,16 @@ from wdistill.answers.pool import AnswerPool, Survey, open_pool, survey
 from wdistill.answers.request import AnswerOptions, Sources
 from wdistill.answers.row_models import RowExperts, fit_experts
 from wdistill.core import checks
-from wdistill.methods.advice import Advice, Pilots, advise
+from wdistill.methods.advice import Advice, advise
 from wdistill.methods.context import Context
 from wdistill.methods.gold_plan import rows_to_label
+from wdistill.methods.metric import parse_metric
+from wdistill.methods.pilots import PilotPredictions, Pilots
 from wdistill.methods.posterior import cross_fitted
 from wdistill.methods.statistics import Interval, Z, share
 from wdistill.methods.targets import Targets
 from wdistill.tables.experts import SampledPredictions, open_experts, predict_sample
-from wdistill.text.linear_pilots import drawn_rows, forecast_by_regressions
+from wdistill.text.linear_pilots import drawn_rows, linear_pilots
 from wdistill.weights.confidence import Floats
 
 SHOWN = 20  # texts whose label would change, and as many to label next
@@ -109,9 +111,10 @@ def _html(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table>{''.join(lines)}</table>"
 
 
-def advise_answers(sources: Sources, options: AnswerOptions) -> AnswersAdvice:
-    """Read everything, let the experts predict a sample, and judge."""
+def advise_answers(sources: Sources, options: AnswerOptions, metric: str | None = None) -> AnswersAdvice:
+    """Read everything, let the experts predict a sample, and judge; by a metric of the user's too, where there is one."""
     pool = open_pool(sources, options)
+    judging = None if metric is None else parse_metric(metric, pool.classes.names)
     with TemporaryDirectory(prefix="wdistill-") as name, checks.collect_warnings():
         folder = Path(name)
         seen = survey(pool, folder)
@@ -121,7 +124,7 @@ def advise_answers(sources: Sources, options: AnswerOptions) -> AnswersAdvice:
         experts = open_experts(table_paths(folder), table_options(pool))
         sample = predict_sample(experts)
         pilots = None if models is None else _pilots(pool, models, sample, experts.ids)
-        advice = advise(replace(sample.context, gold_alone=True), sample.concerns, pilots)
+        advice = advise(replace(sample.context, gold_alone=True), sample.concerns, pilots, judging)
         advice = replace(advice, unlabeled=sample.rows, sampled=sample.drawn)
     return _judged(pool, seen, advice, sample.context, sample.ids)
 
@@ -129,10 +132,10 @@ def advise_answers(sources: Sources, options: AnswerOptions) -> AnswersAdvice:
 def _pilots(pool: AnswerPool, models: RowExperts, sample: SampledPredictions, gold: pa.Array) -> Pilots:
     """Linear pilot students, which read what the linear expert reads."""
 
-    def pilots(targets: Targets) -> Interval:
+    def pilots(targets: Targets) -> PilotPredictions:
         drawn = drawn_rows(len(sample.ids), sample.context.seed)
         rows, own = _features(pool, models, sample.ids.take(pa.array(drawn))), _features(pool, models, gold)
-        return forecast_by_regressions(sample.context, targets, own, drawn, rows)
+        return linear_pilots(sample.context, targets, own, drawn, rows)
 
     return pilots
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wdistill.answers.verdict import AnswersAdvice, Example
     from wdistill.methods.advice import Advice
     from wdistill.methods.gold_plan import PlanStep
+    from wdistill.methods.judged import JudgedTargets
     from wdistill.methods.statistics import Interval
     from wdistill.tables.experts import SampledPredictions
     from wdistill.weights.diagnostics import Bin
@@ -26,6 +27,7 @@ KINDS = {"forest": "forest", "second": "second student", "student": "student"}  
 REASONS = 5  # lines after the verdict, at most
 TEXT = 60  # characters of a text that are shown
 FEW = 5  # texts that are shown without --details
+METRIC = "judge by it too: balanced-accuracy, macro-f1, log-loss, f1:CLASS, recall:CLASS, average-precision:CLASS, …"
 PILOTS = (
     "Two pilot students learned three quarters of the unlabeled rows, one the teacher's targets and one the corrected ones; "
     "the corrected targets judged both on the last quarter."
@@ -57,6 +59,7 @@ def add(commands: Any) -> None:
     flag("--unlabeled", action="append", metavar="U", help=unlabeled)
     flag("--labeled", action="append", default=[], metavar="L", help="with --inputs: id, label and inputs of labeled rows")
     flag("--plan", type=Path, metavar="FILE", help="where the rows to label next go: .parquet or .csv")
+    flag("--metric", metavar="NAME", help=METRIC)
     flag("--details", action="store_true", help="print all tables behind the verdict")
     names = (*OF_METHOD["best"], *READING, "escape_formulas")
     add_flags(advise, Options, names)
@@ -73,6 +76,7 @@ def run_advise(arguments: argparse.Namespace) -> None:
     from wdistill.core.settings import flags_given
     from wdistill.methods.advice import advise
     from wdistill.methods.crossfit import need_sklearn
+    from wdistill.methods.metric import parse_metric
     from wdistill.tables.experts import open_experts, predict_sample
     from wdistill.tables.options import Options, Paths, check_options, read_options
     from wdistill.tables.pilots import table_pilots
@@ -95,7 +99,9 @@ def run_advise(arguments: argparse.Namespace) -> None:
         experts.source.warn_of_scaling()
         if len(sample.ids) < sample.drawn:
             checks.warn(f"{sample.drawn - len(sample.ids):,} unlabeled rows are not in all tables, and are left out")
-        advice = advise(sample.context, sample.concerns, table_pilots(experts, sample))
+        names = experts.evidence.classes or [str(number) for number in range(experts.classes)]
+        metric = None if arguments.metric is None else parse_metric(arguments.metric, names)
+        advice = advise(sample.context, sample.concerns, table_pilots(experts, sample), metric)
         advice = replace(advice, unlabeled=sample.rows, sampled=sample.drawn)
     if arguments.plan is not None:
         _write_plan(_plan(advice, sample, experts.ids), arguments.plan, options.escape_formulas)
@@ -143,7 +149,7 @@ def run_on_answers(arguments: argparse.Namespace) -> None:
         flags["inputs"] = words(flags["inputs"])
     sources = sources_of(arguments)
     _check_plan(arguments, sources.all)
-    advice = advise_answers(sources, read_settings(AnswerOptions, flags))
+    advice = advise_answers(sources, read_settings(AnswerOptions, flags), arguments.metric)
     if arguments.plan is not None:
         _write_plan(advice.plan, arguments.plan, bool(arguments.escape_formulas))
     print_answers_advice(advice, Console(), arguments.plan, details=arguments.details)
@@ -165,6 +171,8 @@ def print_answers_advice(found: AnswersAdvice, console: Console, plan: Path | No
         say(line)
     raised = f"{found.recalibrated_likelihood:+.3f}".replace("-", "−")
     say(f"Recalibrated on gold, the teacher alone is right on {found.recalibrated.percent}; log-likelihood {raised} a row.")
+    if advice.judged is not None:
+        console.print(_judged_table(advice.judged, found.classes), highlight=False)
     console.print(_class_table(found), highlight=False)
     if found.confusions:
         console.print(_confusion_table(found), highlight=False)
@@ -207,6 +215,8 @@ def print_advice(
     console.print(f"Verdict: {advice.verdict}", style="bold", highlight=False, markup=False, soft_wrap=True)
     for line in (*reasons(advice), *written, *([] if details else ["All tables: --details"])):
         console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
+    if advice.judged is not None:
+        console.print(_judged_table(advice.judged, names), highlight=False)
     for table in tables(advice, names) if details else ():
         console.print(table, highlight=False)
 
@@ -356,6 +366,26 @@ def _teacher_table(advice: Advice, names: Sequence[str] | None) -> Any:
     rows += [(names[c] if names else str(c), f"{advice.class_rows[c]:,}", advice.by_class[c].percent) for c in lowest]
     title = "The teacher on gold" + (f", the {CLASSES} classes with the lowest accuracy" if len(order) > CLASSES else "")
     return _table(title, ("class", "rows", "accuracy"), rows)
+
+
+def _judged_table(judged: JudgedTargets, names: Sequence[str] | None) -> Any:
+    """Teacher and corrected targets by the user's metric, overall and by class."""
+    shown = sorted(range(len(judged.by_class)), key=lambda c: judged.by_class[c][0].value)[:CLASSES]
+    rows = [("all", _number(judged.teacher), _number(judged.corrected))]
+    for c in sorted(shown):
+        teacher, corrected = judged.by_class[c]
+        rows.append((names[c] if names else str(c), _number(teacher), _number(corrected)))
+    rows.append(("gain of the targets", "", _number(judged.gain, "+")))
+    if judged.forecast is not None:
+        rows.append(("gain of pilot students", "", _number(judged.forecast, "+")))
+    return _table(
+        f"By {judged.metric}, on gold, out of fold; 95 % intervals", ("class", "teacher", "corrected targets"), rows
+    )
+
+
+def _number(interval: Interval, sign: str = "") -> str:
+    """To three digits, with its interval."""
+    return f"{interval.value:{sign}.3f} ({interval.low:{sign}.3f} to {interval.high:{sign}.3f})".replace("-", "−")
 
 
 def _finder_table(advice: Advice) -> Any:

@@ -78,6 +78,7 @@ def add(commands: Any) -> None:
     )
     flag("--advise", action="store_true", help="with best: stop before the second stage, and print the verdict")
     flag("--details", action="store_true", help="with --advise: print all tables behind the verdict")
+    flag("--metric", metavar="NAME", help="with --advise: judge by it too, such as macro-f1 or f1:1, as `wdistill advise`")
     add_flags(distill, Recipe, [name for name in settings_of(Recipe) if name != "classes"])
     add_flags(distill, AnswerOptions, OF_ANSWERS)
     flag("--classes", metavar="N | A,B,… | FILE", help="how many classes; with --answers their names, as for `correct`")
@@ -119,7 +120,7 @@ def _from_splits(arguments: argparse.Namespace, console: Console) -> Report | No
     teacher, student = _teacher(arguments.teacher), NamedNetwork(arguments.student)
     if not arguments.advise:
         return distill(teacher, student, **data, recipe=recipe, run=arguments.folder)
-    advice = advise(teacher, student, **data, rule=None, recipe=recipe, run=arguments.folder)
+    advice = advise(teacher, student, **data, rule=None, recipe=recipe, run=arguments.folder, metric=arguments.metric)
     print_advice(advice, console, details=arguments.details)
     resumes = "keeps what was trained: the same command without --advise resumes from there"
     console.print(printable(f"{arguments.folder} {resumes}"), markup=False, highlight=False, soft_wrap=True)
@@ -137,7 +138,7 @@ def _from_answers(arguments: argparse.Namespace) -> Report:
     from wdistill.training.answers import distill_files
 
     need_sklearn("distill --answers")
-    others = ("teacher", "labeled", "validation", "unlabeled", "advise", "details", "kind", "teacher_epochs")
+    others = ("teacher", "labeled", "validation", "unlabeled", "advise", "details", "metric", "kind", "teacher_epochs")
     _check_flags(arguments, others=others)
     names = None if arguments.classes is None else read_class_names(arguments.classes)
     flags = {name: value for name, value in flags_given(arguments, AnswerOptions).items() if name in OF_ANSWERS}
@@ -159,7 +160,7 @@ def _check_flags(arguments: argparse.Namespace, *, needed: Sequence[str] = (), o
     for name in others:
         if getattr(arguments, name) not in (None, False):
             here, there = (of_answers, of_splits) if arguments.answers else (of_splits, of_answers)
-            remedy = "use wdistill advise --answers" if name in ("advise", "details") else "leave it out"
+            remedy = "use wdistill advise --answers" if name in ("advise", "details", "metric") else "leave it out"
             raise bad_value("does not belong here", f"--{name.replace('_', '-')}", here, there, remedy)
     missing = [f"--{name}" for name in needed if getattr(arguments, name) is None]
     if missing:

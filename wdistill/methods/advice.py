@@ -6,7 +6,7 @@ Every estimate on gold is out of fold; estimates on unlabeled rows use a random 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,8 +19,10 @@ from wdistill.methods.context import AuxiliaryPredictions, Context
 from wdistill.methods.crossfit import Ints
 from wdistill.methods.gold_plan import PlanStep, enough_of, steps, worth_labeling
 from wdistill.methods.guards import Concern, check_gold
+from wdistill.methods.judged import JudgedTargets, judge
+from wdistill.methods.metric import Metric
+from wdistill.methods.pilots import Pilots, forecast
 from wdistill.methods.statistics import Interval, Z, share
-from wdistill.methods.targets import Targets
 from wdistill.methods.teacher_error import Detector, detectors, learned_error, logistic, neighbors_error
 from wdistill.methods.weighted import above_threshold
 from wdistill.weights.confidence import Floats
@@ -34,7 +36,6 @@ POSSIBLE = 2.0  # points: a possible gain above it is not ruled out by few gold 
 SENSIBLE = 20_000  # gold rows that it is realistic to label
 GOLD = "use the gold as labels"
 SUPERVISED = ("second", "forest")  # auxiliary models that are trained without the teacher
-Pilots = Callable[[Targets], Interval]  # the student's gain with these targets, in points
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class Advice:
     correction: Correction  # the targets of `best`
     gain: ExpectedGain  # of these targets over the teacher's
     forecast: Interval | None  # the gain of a student trained on them, in points, where pilot students were trained
+    judged: JudgedTargets | None  # all of it by the user's metric, where one was named
     concerns: tuple[Concern, ...]  # problems to resolve first
     alone: str  # a model of labeled and gold rows alone that is significantly better than the teacher on gold; or ""
     steps: tuple[PlanStep, ...]  # what more gold rows would do to the gain, in points
@@ -85,10 +87,13 @@ class Advice:
 
 
 @one_thread()
-def advise(context: Context, concerns: Sequence[Concern] = (), pilots: Pilots | None = None) -> Advice:
+def advise(
+    context: Context, concerns: Sequence[Concern] = (), pilots: Pilots | None = None, metric: Metric | None = None
+) -> Advice:
     """The verdict on a context; `concerns` are those found elsewhere than in its arrays, such as repeated ids.
 
-    `pilots` trains pilot students on these targets and forecasts the student's gain.
+    `pilots` trains pilot students, which forecast the student's gain. Verdict and gains are in accuracy; teacher, targets
+    and pilots are judged by another `metric` too, where it is given.
     """
     rows = len(context.unlabeled["teacher"])
     kept = _sample(rows, context.seed)
@@ -96,7 +101,8 @@ def advise(context: Context, concerns: Sequence[Concern] = (), pilots: Pilots | 
     correction = correct_targets(sampled)
     estimate, targets = correction.gain, correction.targets
     gain = ExpectedGain(100 * estimate.gain, 100 * estimate.gain_error, estimate.prior)
-    forecast = None if pilots is None else pilots(targets.of)
+    trained = None if pilots is None else pilots(targets.of)
+    points = None if trained is None else _percent(forecast(trained))
     right, labels, classes = ~sampled.wrong, sampled.labels, sampled.validation["teacher"].shape[1]
     class_rows = np.bincount(labels, minlength=classes)
     class_right = np.bincount(labels[right], minlength=classes)
@@ -114,7 +120,7 @@ def advise(context: Context, concerns: Sequence[Concern] = (), pilots: Pilots | 
         weights["threshold by gold"] = above_threshold(sampled).weights
     all_concerns = (*concerns, *check_gold(sampled))
     planned = tuple(_in_points(step) for step in steps(sampled, correction))
-    sentence = verdict(teacher, gain, forecast, len(labels))
+    sentence = verdict(teacher, gain, points, len(labels))
     return Advice(
         gold=len(labels),
         unlabeled=rows,
@@ -127,7 +133,8 @@ def advise(context: Context, concerns: Sequence[Concern] = (), pilots: Pilots | 
         accuracies=_accuracies(sampled, correction, teacher),
         correction=correction,
         gain=gain,
-        forecast=forecast,
+        forecast=points,
+        judged=None if metric is None else judge(metric, sampled, targets, trained),
         concerns=all_concerns,
         alone=_better_alone(sampled, right),
         steps=planned,
@@ -202,6 +209,11 @@ def _changes(weights: Mapping[str, Floats], estimate: GainEstimate) -> tuple[Cha
         for name, values in weights.items()
     ]
     return (*weighed, Change("corrected targets", share(round(estimate.differing * n), n), 1.0))
+
+
+def _percent(share: Interval) -> Interval:
+    """A share in points."""
+    return Interval(100 * share.value, 100 * share.low, 100 * share.high)
 
 
 def _in_points(step: PlanStep) -> PlanStep:

@@ -1,21 +1,38 @@
 """Pilot students: a forecast of what a student gains by corrected targets, measured instead of computed.
 
 Two students are trained on the labeled rows, the gold rows and three quarters of the unlabeled rows: one on the teacher's
-targets, one on the corrected ones. On the last quarter the corrected targets judge both: the forecast is the mean of the
-probability that they give to the class of the one minus that of the class of the other.
+targets, one on the corrected ones. On the last quarter the corrected targets judge both: as if the truth were distributed
+as they say, the metric of the one minus that of the other is the forecast.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
-from numpy.typing import NDArray
 
 from wdistill.methods.crossfit import Ints
+from wdistill.methods.interval import difference
+from wdistill.methods.metric import PLAIN, Metric
 from wdistill.methods.statistics import Interval, Z
+from wdistill.methods.targets import Targets
 from wdistill.weights.confidence import Floats
 
 TAUGHT = 0.75  # share of the unlabeled rows that pilots are trained on
-UNFORESEEN = 0.6  # points: how far single students are from their forecast, as a standard deviation, on the tuning tasks
+UNFORESEEN = 0.006  # how far single students are from their forecast, as a standard deviation, on the tuning tasks
+
+
+@dataclass(frozen=True, eq=False)
+class PilotPredictions:
+    """What two pilots predict for rows that neither was trained on, and the targets that judge them."""
+
+    targets: Floats  # (n, K) corrected
+    plain: Floats  # (n, K) probabilities, of the pilot that was taught the teacher's targets
+    corrected: Floats  # (n, K) of the one that was taught the corrected ones
+
+
+Pilots = Callable[[Targets], PilotPredictions]  # trains two students, one of them on these targets
 
 
 def pilot_rows(n: int, seed: int = 0) -> tuple[Ints, Ints]:
@@ -25,18 +42,12 @@ def pilot_rows(n: int, seed: int = 0) -> tuple[Ints, Ints]:
     return np.sort(order[:taught]), np.sort(order[taught:])
 
 
-def judged_accuracy(targets: Floats, classes: NDArray[np.integer]) -> float:
-    """The expected accuracy of these classes (n,), where the truth is distributed as the targets (n, K) say."""
-    return float(targets[np.arange(len(classes)), classes].mean())
+def forecast(pilots: PilotPredictions, metric: Metric = PLAIN["accuracy"]) -> Interval:
+    """The gain of a student that is taught the corrected targets over one that is taught the teacher's; more is better.
 
-
-def forecast(targets: Floats, corrected: NDArray[np.integer], plain: NDArray[np.integer]) -> Interval:
-    """The gain in points of a student taught the corrected targets over one taught the teacher's.
-
-    From the targets (n, K) of rows that neither pilot was trained on, and the classes (n,) that the two predict.
+    The interval has what the judged rows leave open, and how far single students are from such forecasts.
     """
-    rows = np.arange(len(targets))
-    gains = 100 * (targets[rows, corrected] - targets[rows, plain])
-    sampling = float(gains.std(ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else float("inf")
-    points, error = float(gains.mean()), float(np.hypot(sampling, UNFORESEEN))
-    return Interval(points, points - Z * error, points + Z * error)
+    measured = difference(metric, pilots.corrected, pilots.plain, pilots.targets)
+    error = float(np.hypot((measured.high - measured.low) / 2, Z * UNFORESEEN))
+    value = measured.value if metric.higher else -measured.value
+    return Interval(value, value - error, value + error)

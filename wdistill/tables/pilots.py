@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wdistill.methods.advice import Pilots
-from wdistill.methods.statistics import Interval
+from wdistill.methods.pilots import PilotPredictions, Pilots
 from wdistill.methods.targets import Targets
 from wdistill.tables.experts import ExpertTables, SampledPredictions
-from wdistill.text.linear_pilots import drawn_rows, forecast_by_regressions
+from wdistill.text.linear_pilots import drawn_rows, linear_pilots
 
 
 def table_pilots(experts: ExpertTables, sample: SampledPredictions) -> Pilots | None:
@@ -26,8 +25,8 @@ def table_pilots(experts: ExpertTables, sample: SampledPredictions) -> Pilots | 
 
         return csr_array((rows - mean) / np.where(scale > 0, scale, 1.0))
 
-    def pilots(targets: Targets) -> Interval:
+    def pilots(targets: Targets) -> PilotPredictions:
         drawn = drawn_rows(len(inputs), sample.context.seed)
-        return forecast_by_regressions(sample.context, targets, features(gold), drawn, features(inputs[drawn]))
+        return linear_pilots(sample.context, targets, features(gold), drawn, features(inputs[drawn]))
 
     return pilots

@@ -12,14 +12,15 @@ from wdistill.methods import advice
 from wdistill.methods.advice import Advice
 from wdistill.methods.best import best
 from wdistill.methods.crossfit import need_sklearn
-from wdistill.methods.statistics import Interval
+from wdistill.methods.metric import parse_metric
+from wdistill.methods.pilots import PilotPredictions
 from wdistill.methods.targets import Targets
 from wdistill.runs.recipe import Recipe
 from wdistill.training.arm import read_context
 from wdistill.training.auxiliary import auxiliary_jobs, predict_auxiliary
 from wdistill.training.jobs import TrainingJob, arm_job, pretraining_jobs
 from wdistill.training.labels import label_splits
-from wdistill.training.pilots import forecast_by_pilots
+from wdistill.training.pilots import train_pilots
 from wdistill.training.prepare import Prepared, prepare
 from wdistill.training.run import Report, Run, open_run
 from wdistill.training.stage import Callbacks
@@ -78,25 +79,27 @@ def advise(
     rule: Any = best,
     recipe: Recipe | None = None,
     run: str | Path | None = None,
+    metric: str | None = None,
 ) -> Advice:
     """The verdict before the second stage: teacher, student and auxiliary models are trained, and predict.
 
     Two pilot students are trained on three quarters of the unlabeled rows, to forecast what a student gains; they take
     about as long as one and a half arms. The arguments are those of `distill`, among whose arms must be `best`. With the
-    same arguments and the same `run`, `distill` resumes from here.
+    same arguments and the same `run`, `distill` resumes from here. `metric`: macro-f1, f1:1 and others (docs/advise.md).
     """
     need_sklearn("advise")
     with open_run(rule, recipe, run) as this_run:
         arm = this_run.arm_with_auxiliary()
         prepared = prepare(this_run, teacher, student, labeled, validation, unlabeled, test)
+        judging = None if metric is None else parse_metric(metric, [str(each) for each in range(prepared.classes)])
         with this_run.working() as (run_jobs, callbacks):
             prepared = _before_the_arms(this_run, prepared, run_jobs, callbacks)
             context = read_context(arm_job(this_run, prepared, arm), callbacks)
 
-            def pilots(targets: Targets) -> Interval:
-                return forecast_by_pilots(this_run, prepared, arm, context, targets, run_jobs)
+            def pilots(targets: Targets) -> PilotPredictions:
+                return train_pilots(this_run, prepared, arm, context, targets, run_jobs)
 
-            return advice.advise(context, prepared.concerns, pilots)
+            return advice.advise(context, prepared.concerns, pilots, judging)
 
 
 def _before_the_arms(run: Run, prepared: Prepared, run_jobs: RunJobs, callbacks: Callbacks) -> Prepared:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from wdistill.core.progress import say
 from wdistill.methods.context import Context, supervise
-from wdistill.methods.pilots import forecast, pilot_rows
-from wdistill.methods.statistics import Interval
+from wdistill.methods.pilots import PilotPredictions, pilot_rows
 from wdistill.methods.targets import Targets
 from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.training import tensors
@@ -21,6 +20,7 @@ from wdistill.training.arm import tempered
 from wdistill.training.data import take_rows
 from wdistill.training.jobs import Lesson, TrainingJob, arm_job
 from wdistill.training.predict import predict
+from wdistill.weights.equations import probabilities
 
 if TYPE_CHECKING:
     from wdistill.training.prepare import Prepared
@@ -30,10 +30,10 @@ PLAIN, CORRECTED = "plain", "corrected"  # taught the teacher's targets, or thos
 RunJobs = Callable[[Sequence[TrainingJob]], None]
 
 
-def forecast_by_pilots(
+def train_pilots(
     run: Run, prepared: Prepared, arm: str, context: Context, targets: Targets, run_jobs: RunJobs
-) -> Interval:
-    """Train both pilots, or take those that the run has, and let the corrected targets judge them."""
+) -> PilotPredictions:
+    """Train both pilots, or take those that the run has; what they predict for the rows that neither has seen."""
     corrected = targets(context.unlabeled)
     taught, judged = pilot_rows(len(corrected), context.seed)
     job = arm_job(run, prepared, arm)
@@ -43,8 +43,7 @@ def forecast_by_pilots(
         for name, each in ((PLAIN, context.unlabeled["teacher"]), (CORRECTED, corrected))
     }
     run_jobs(list(jobs.values()))
-    classes = {name: _classes(each, judged) for name, each in jobs.items()}
-    return forecast(corrected[judged], classes[CORRECTED], classes[PLAIN])
+    return PilotPredictions(corrected[judged], *(_predictions(jobs[name], judged) for name in (PLAIN, CORRECTED)))
 
 
 def _of_recipe(job: TrainingJob, distributions: NDArray[np.float64], context: Context) -> NDArray[np.float32]:
@@ -56,10 +55,10 @@ def _pilot(job: TrainingJob, name: str, lesson: Lesson) -> TrainingJob:
     return replace(job, name=name, rule=None, teacher=None, model=copy.deepcopy(job.model), lesson=lesson)
 
 
-def _classes(job: TrainingJob, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The classes (n,) that a trained pilot predicts for some of the unlabeled rows."""
+def _predictions(job: TrainingJob, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Probabilities (n, K) of a trained pilot for some of the unlabeled rows."""
     model = job.model.to(job.device)
     parameters = CheckpointStore(job.folder).read("parameters.safetensors")
     tensors.load_parameters(model, tensors.from_bytes(parameters, job.name), job.name)
     logits = predict(model, take_rows(job.splits["unlabeled"], rows).inputs, job.recipe.precision)
-    return np.asarray(logits.argmax(axis=1), np.int64)
+    return probabilities(logits, "logits")

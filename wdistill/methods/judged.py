@@ -1,0 +1,40 @@
+"""The user's metric on the gold rows: of the teacher, and of corrected targets out of fold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wdistill.methods.context import Context
+from wdistill.methods.interval import difference, estimate, estimate_by_class
+from wdistill.methods.metric import Metric
+from wdistill.methods.pilots import PilotPredictions, forecast
+from wdistill.methods.statistics import Interval
+from wdistill.methods.targets import FittedTargets
+
+
+@dataclass(frozen=True)
+class JudgedTargets:
+    """Teacher, corrected targets and pilot students by a metric."""
+
+    metric: str
+    teacher: Interval
+    corrected: Interval
+    gain: Interval  # of the corrected targets over the teacher; more is better
+    forecast: Interval | None  # the same of pilot students
+    by_class: tuple[tuple[Interval, Interval], ...]  # teacher and corrected targets, for every class
+
+
+def judge(metric: Metric, context: Context, targets: FittedTargets, pilots: PilotPredictions | None) -> JudgedTargets:
+    """All of it, from the gold rows and from what pilot students predict."""
+    teacher, corrected, labels = context.validation["teacher"], targets.out_of_fold, context.labels
+    measured = difference(metric, corrected, teacher, labels)
+    gain = measured if metric.higher else Interval(-measured.value, -measured.high, -measured.low)
+    classes = [estimate_by_class(metric, each, labels) for each in (teacher, corrected)]
+    return JudgedTargets(
+        metric.name,
+        estimate(metric, teacher, labels),
+        estimate(metric, corrected, labels),
+        gain,
+        None if pilots is None else forecast(pilots, metric),
+        tuple(zip(*classes, strict=True)),
+    )
