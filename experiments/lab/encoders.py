@@ -20,7 +20,7 @@ from wdistill.core.errors import bad_value
 from wdistill.core.progress import progress
 
 Floats = NDArray[np.float32]
-SIDE = 160  # pixels of an image that EfficientNet-lite0 reads, for the time they take: it was trained on 224
+SIDE = 128  # pixels of an image that EfficientNet-lite0 reads, for the time they take: it was trained on 224
 
 
 def embedded(texts: Sequence[str], tokens: int, size: int = 32) -> Floats:
