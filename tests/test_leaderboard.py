@@ -58,7 +58,7 @@ def pool(root: Path | None) -> Pool:
 
 TINY = Task("tiny", "tuning", pool, 40, 60, linear, perceptrons(8), 2, 10, rate=0.03)
 EXTERNAL = replace(TINY, name="external", half="confirmation", teacher=stacked(perceptrons(8), 3, rate=0.03), external=50)
-SOME = [replace(TINY, all_methods=False), replace(EXTERNAL, all_methods=False, teacher=TINY.teacher)]
+SOME = [replace(each, all_methods=False, teacher=TINY.teacher, trials=2) for each in (TINY, EXTERNAL)]
 GOLD = 30
 
 
