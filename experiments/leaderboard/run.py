@@ -1,13 +1,15 @@
-"""The leaderboard: what a gold set is worth, and to which method. All methods, 14 tasks, three sizes of the gold set.
+"""The leaderboard: what a gold set is worth, and to which method. All methods, 27 tasks, three sizes of the gold set.
 
 Not in the paper. Every trial has a labeled set, a teacher, a student and a split of its own; all methods of a trial start
 from one student and see the same batches. A number is the accuracy at the end of the last epoch.
 
 Command:  python -m experiments.leaderboard [--tasks …] [--gold …] [--trials N] [--workers N]; --trials 0 only draws
-Data:     wdistill data fashion, cifar10 and svhn; python -m experiments.lab.converting keel and imdb
+Data:     wdistill data fashion, mnist, cifar10 and svhn; python -m experiments.lab.converting keel, common, imdb, rotten,
+          reuters, spam, tweets and lite0
 
 Methods, tasks, halves and settings stand in this file, in tasks.py and in wdistill/methods/ as they were before the runs.
-Settings were chosen on the tuning half alone.
+Settings were chosen on the tuning half alone. Until there is a trial of the confirmation half, tables and figures are those
+of the board before.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from experiments.lab.running import counting, processes
 from experiments.lab.trial import this_code
 from experiments.leaderboard.report import brief, overview, predicted_figure, table, validated
 from experiments.leaderboard.statistics import SIMPLE
-from experiments.leaderboard.tasks import TASKS, Protocol, Task
+from experiments.leaderboard.tasks import FORMER, TASKS, Protocol, Task
 from experiments.leaderboard.transfer import TRANSFER, Line, fit_transfer, target_gains
 from wdistill.core import store
 from wdistill.core.errors import WdistillError
@@ -43,9 +45,19 @@ from wdistill.weights.rules import fidelity, oracle, shuffled, unweighted
 HERE = Path(__file__).resolve().parent.parent
 DOCUMENTS = tuple(HERE.parent / "docs" / name for name in ("results.md", "advise.md"))
 MARK, PREDICTED = (mark(name, "python -m experiments.leaderboard") for name in ("leaderboard", "predictions"))
-NEEDED = ("task", "gold", "trial", "rows", "accuracies", "prospect", "why", "seconds", "commit")  # by all that reads a line
+NEEDED = (
+    "task",
+    "gold",
+    "trial",
+    "settings",
+    "rows",
+    "accuracies",
+    "prospect",
+    "why",
+    "seconds",
+    "commit",
+)  # by all that reads a line
 GOLD = (100, 500, 2000)
-TRIALS = 5
 FROZEN = ("teacher", "student", "second", "forest")  # experts where the teacher is a table
 ALL = (*FROZEN, "retrained")
 
@@ -109,7 +121,7 @@ EVERYWHERE = (  # on the image and text tasks too
 def methods_of(task: Task) -> dict[str, Method]:
     """Those that the task is for; a teacher that is a table cannot be retrained."""
     named = METHODS if task.all_methods else {name: METHODS[name] for name in EVERYWHERE}
-    return {name: each for name, each in named.items() if not (task.external and "retrained" in name)}
+    return {name: each for name, each in named.items() if not (task.frozen and "retrained" in name)}
 
 
 def run(task: Task, count: int, number: int, root: Path | None) -> Line:
@@ -127,10 +139,17 @@ def run(task: Task, count: int, number: int, root: Path | None) -> Line:
     return {**trial(task, root, count, number, methods), **ours, "environment": machine}
 
 
-def missing(known: Sequence[Line], tasks: Sequence[Task], counts: Sequence[int], trials: int) -> list[tuple[str, int, int]]:
-    """Task, gold rows and number of the trials that have no line yet: first trial 0 of everything, then trial 1."""
+def missing(
+    known: Sequence[Line], tasks: Sequence[Task], counts: Sequence[int], trials: int | None = None
+) -> list[tuple[str, int, int]]:
+    """Task, gold rows and number of the trials that have no line yet: first trial 0 of everything, then trial 1.
+
+    As many trials as each task is to have, or `trials`; no more gold rows than it has enough others for.
+    """
     there = {(line["task"], line["gold"], line["trial"]) for line in known}
-    wanted = [(task.name, count, number) for number in range(trials) for count in counts for task in tasks]
+    numbers = {task.name: task.trials if trials is None else trials for task in tasks}
+    cells = [(task.name, count) for count in counts for task in tasks if count <= task.most_gold]
+    wanted = [(*cell, i) for i in range(max(numbers.values(), default=0)) for cell in cells if i < numbers[cell[0]]]
     return [each for each in wanted if each not in there]
 
 
@@ -166,7 +185,7 @@ def draw(folder: Path) -> None:
     shown = [line for line in known if line["task"] in {task.name for task in TASKS} and line["gold"] in GOLD]
     if len(shown) < len(known):
         print(f"{count(len(known) - len(shown), 'trial')} of other tasks or sizes are left out", file=sys.stderr)
-    plan = Protocol(tuple(TASKS), methods_of, GOLD, TRIALS)
+    plan = board_of(shown)
     for name in ("tables", "figures"):
         store.make_folder(folder / name, parents=True)
     store.write_bytes(folder / "tables" / "leaderboard.md", table(plan, shown).encode())
@@ -177,15 +196,22 @@ def draw(folder: Path) -> None:
     print(table(plan, shown))
     print("Slope, bend and residual of the transfer curve, fitted on the tuning half, and in transfer.py:")
     for targets, curve in TRANSFER.items():
-        fitting = target_gains(tuned(shown), targets)
+        fitting = target_gains(tuned(plan, shown), targets)
         if len(fitting) > 2:
             numbers = [(each.slope, each.bend, each.residual) for each in (fit_transfer(fitting), curve)]
             print(f"{targets} targets:", *("{:.3f} {:.3f} {:.3f}".format(*each) for each in numbers))
 
 
-def tuned(shown: Sequence[Line]) -> list[Line]:
+def board_of(shown: Sequence[Line]) -> Protocol:
+    """What tables and figures show: this board, or while it has no confirming trial the one before."""
+    confirming = {task.name for task in TASKS if task.half == "confirmation"}
+    tasks = TASKS if any(line["task"] in confirming for line in shown) else FORMER
+    return Protocol(tuple(tasks), methods_of, GOLD)
+
+
+def tuned(plan: Protocol, shown: Sequence[Line]) -> list[Line]:
     """Lines of the tuning half."""
-    tasks = {task.name for task in TASKS if task.half == "tuning"}
+    tasks = {task.name for task in plan.half("tuning")}
     return [line for line in shown if line["task"] in tasks]
 
 
@@ -197,7 +223,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     known = [task.name for task in TASKS]
     parser.add_argument("--tasks", nargs="+", choices=known, default=known, metavar="TASK", help=", ".join(known))
     parser.add_argument("--gold", nargs="+", type=int, default=list(GOLD), metavar="N", help="sizes of the gold set")
-    parser.add_argument("--trials", type=int, default=TRIALS, metavar="N", help="of every task and size; 0 only draws")
+    parser.add_argument(
+        "--trials", type=int, metavar="N", help="of every task and size (default: 5, of a confirmation task 8); 0 only draws"
+    )
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="trials side by side, one thread each")
     parser.add_argument("--root", type=Path, metavar="ROOT", help="where the data sets are, as for wdistill data")
     parser.add_argument(

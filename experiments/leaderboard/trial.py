@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from experiments.lab.results import packed
 from experiments.leaderboard.models import Model, fitted, forest, stacked
+from experiments.leaderboard.pools import Pool
 from experiments.leaderboard.stacked import Students, predictions, train
 from experiments.leaderboard.statistics import KEPT
-from experiments.leaderboard.tasks import SPLITS, Pool, Task
+from experiments.leaderboard.tasks import Task
 from wdistill.methods.best import correct_targets
 from wdistill.methods.context import AuxiliaryPredictions, Context, CrossEntropy, Method, Supervision, one_hot
 from wdistill.methods.crossfit import Ints, combine_folds, folds_of, normalized_exp
@@ -42,23 +43,25 @@ def trial(task: Task, root: Path | None, gold: int, number: int, methods: Mappin
     plain, rows = np.ones((1, len(labeled)), bool), (pool.inputs[labeled], pool.labels[labeled], pool.classes)
     student = fitted(task.student, *rows, plain, number, task.pretraining, rate=task.rate)
     context = context_of(task, pool, (labeled, validation, unlabeled, external), student, number)
-    right: dict[str, dict[str, NDArray[np.bool_]]] = {}
+    truth = pool.test_labels
+    predicted: dict[str, dict[str, Ints]] = {}
     supervisions: dict[str, Supervision] = {}
     for targets in ("soft", "hard") if task.all_methods else ("soft",):
         context = replace(context, targets=targets)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of rules about their gold rows: the lines hold what they say
             supervisions = {name: method(context) for name, method in methods.items()}
-        right[targets] = train_all(task, pool, (labeled, validation, unlabeled), student, context, supervisions, number)
+        predicted[targets] = train_all(task, pool, (labeled, validation, unlabeled), student, context, supervisions, number)
     return {
         "task": task.name,
         "gold": gold,
         "trial": number,
-        "settings": {**task.settings, "split": SPLITS[task.half] + number, "seed": number, "batch": BATCH},
+        "settings": {**task.settings, "frozen": task.frozen, "split": task.splits + number, "seed": number, "batch": BATCH},
         "data": dict(pool.data),
-        "rows": {"labeled": len(labeled), "unlabeled": len(unlabeled), "test": len(pool.test_labels)},
-        "accuracies": {targets: {name: _percent(rows) for name, rows in each.items()} for targets, each in right.items()},
-        "right": {name: packed(each) for name, each in right["soft"].items() if name in KEPT},
+        "rows": {"labeled": len(labeled), "unlabeled": len(unlabeled), "test": len(truth)},
+        "accuracies": {by: {name: _percent(each == truth) for name, each in arms.items()} for by, arms in predicted.items()},
+        "macro_f1": {by: {name: macro_f1(each, truth) for name, each in arms.items()} for by, arms in predicted.items()},
+        "right": {name: packed(each == truth) for name, each in predicted["soft"].items() if name in KEPT},
         "before": _accuracy(student, pool),
         "experts": {name: _share(each, pool.labels[unlabeled]) for name, each in context.unlabeled.items()},
         "experts_gold": {name: _share(each, context.labels) for name, each in context.validation.items()},
@@ -82,7 +85,7 @@ def context_of(task: Task, pool: Pool, rows: tuple[Ints, Ints, Ints, Ints], stud
     folds = folds_of(labels, seed=seed)
     second = stacked(task.student, task.pretraining, rate=task.rate)
     views: dict[str, tuple[Model, Any]] = {"second": (second, pool.inputs), "forest": (forest, pool.inputs)}
-    if not task.external:
+    if not task.frozen:
         views["retrained"] = task.teacher, pool.seen
     parts, truth = (labeled, validation, unlabeled), pool.labels[unlabeled]
     auxiliary = {name: _auxiliary(*each, pool, parts, folds, seed) for name, each in views.items()}
@@ -98,8 +101,8 @@ def train_all(
     context: Context,
     supervisions: Mapping[str, Supervision],
     seed: int,
-) -> dict[str, NDArray[np.bool_]]:
-    """The second stage of all methods at once; which of the test rows (n,) each has right at its end."""
+) -> dict[str, Ints]:
+    """The second stage of all methods at once; the classes of the test rows (n,) that each predicts at its end."""
     labeled, validation, unlabeled = rows
     first, classes = len(labeled) + len(validation), pool.classes
     different, place = distinct(supervisions)
@@ -135,8 +138,8 @@ def train_all(
         first=first,
         moved=refresh,
     )
-    right = predictions(students, torch.from_numpy(pool.test_inputs)).argmax(axis=2) == pool.test_labels
-    return {name: right[at] for name, at in place.items()}
+    predicted = predictions(students, torch.from_numpy(pool.test_inputs)).argmax(axis=2)
+    return {name: predicted[at] for name, at in place.items()}
 
 
 def distinct(supervisions: Mapping[str, Supervision]) -> tuple[list[Supervision], dict[str, int]]:
@@ -158,7 +161,7 @@ def _same(one: Supervision, other: Supervision) -> bool:
 
 def _rows(task: Task, pool: Pool, gold: int, number: int) -> tuple[Ints, Ints, Ints, Ints]:
     """Labeled, gold and unlabeled rows, and those of an external teacher; the labeled ones do not depend on `gold`."""
-    order = np.random.default_rng(SPLITS[task.half] + number).permutation(len(pool.labels))
+    order = np.random.default_rng(task.splits + number).permutation(len(pool.labels))
     labeled, external, rest = np.split(order, [task.labeled, task.labeled + task.external])
     return labeled, rest[:gold], rest[gold : gold + task.unlabeled], external
 
@@ -193,6 +196,12 @@ def _accuracy(student: Students, pool: Pool) -> float:
 
 def _share(distributions: Floats, truth: Ints) -> float:
     return _percent(distributions.argmax(axis=1) == truth)
+
+
+def macro_f1(predicted: Ints, truth: Ints) -> float:
+    """Mean over the classes that the truth has of 2 · right / (predicted + true), in percent."""
+    masks = [(predicted == k, truth == k) for k in np.unique(truth)]
+    return float(100 * np.mean([2 * np.sum(said & true) / (said.sum() + true.sum()) for said, true in masks]))
 
 
 def _percent(right: NDArray[np.bool_]) -> float:
