@@ -12,6 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,12 @@ from torch.utils.data import DataLoader, Dataset
 from benchmarks.measuring import SEED, console, keep, main, say, table, verdict
 from wdistill import CNN, MLP, Recipe, distill, shuffled
 from wdistill.core import store
+from wdistill.text.plain import BITS
 from wdistill.training.augmentation import augment
 from wdistill.training.data import Split
 from wdistill.training.inputs import InMemory
 from wdistill.training.loop import batches_of, run_stage
+from wdistill.training.models.text import TextBag
 from wdistill.training.randomness import key, permutation
 from wdistill.training.stage import Callbacks, Examples, Stage
 from wdistill.training.weigher import Weigher
@@ -37,15 +40,20 @@ PAIRS = 15
 BATCH = 128
 
 
-def pairs(ours: Callable[[], Any], peer: Callable[[], Any], count: int = PAIRS) -> tuple[float, float, float]:
+def pairs(
+    ours: Callable[[], Any],
+    peer: Callable[[], Any],
+    count: int = PAIRS,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[float, float, float]:
     """Median seconds of both, and the median of their ratio within a pair; who goes first alternates."""
     times: list[tuple[float, float]] = []
     for turn in range(count + 1):
         found = {}
         for run in (ours, peer) if turn % 2 else (peer, ours):
-            start = time.perf_counter()
+            start = clock()
             run()
-            found[run] = time.perf_counter() - start
+            found[run] = clock() - start
         if turn:  # the first pair warms up
             times.append((found[ours], found[peer]))
     mine, theirs = (statistics.median(column) for column in zip(*times, strict=True))
@@ -190,18 +198,24 @@ def data_of(n: int) -> dict[str, tuple[Tensor, Tensor]]:
     return {name: (inputs[rows], labels[rows]) for name, rows in zip(sizes, parts, strict=True)}
 
 
+RULES = (debiased, unweighted, shuffled(), fidelity)
+
+
 def a_run(folder: str, n: int, epochs: int, workers: int) -> tuple[float, float]:
-    """Seconds of a whole run, and of its arms alone: from the last label to the last arm, by the times of their files."""
-    rules = [unweighted, debiased, shuffled(), fidelity]
+    """Seconds of a whole run, and of its arms alone."""
     recipe = Recipe(teacher_epochs=1, student_epochs=1, epochs=epochs, device="cpu", workers=workers)
     start = time.perf_counter()
-    distill(MLP(64, 10, (256, 256)), MLP(64, 10, (256, 256)), **data_of(n), rule=rules, recipe=recipe, run=folder)
-    whole = time.perf_counter() - start
+    distill(MLP(64, 10, (256, 256)), MLP(64, 10, (256, 256)), **data_of(n), rule=list(RULES), recipe=recipe, run=folder)
+    return time.perf_counter() - start, seconds_of_arms(folder)
+
+
+def seconds_of_arms(folder: str) -> float:
+    """From the last label to the last arm, by the times of their files."""
     labels, arms = (
         max(path.stat().st_mtime for path in Path(folder).glob(names))
         for names in ("labels/generation-*.json", "arms/*/generation-*.json")
     )
-    return whole, arms - labels
+    return arms - labels
 
 
 def side_by_side(shrink: int) -> None:
@@ -252,7 +266,53 @@ def safety(shrink: int) -> None:
     )
 
 
-TABLES = {5: the_loop, 6: the_inputs, 7: the_estimation, 8: side_by_side, 9: safety}
+# ---------------------------------------------------------------- 12: arms in a stack
+
+
+def texts_of(n: int) -> dict[str, tuple[Tensor, Tensor]]:
+    """Rows of a bag of words: 32 to 128 of 20,000 columns each, which tell nothing about their two classes."""
+    generator = torch.Generator().manual_seed(SEED)
+    sizes = {"labeled": 500, "validation": 500, "test": 500, "unlabeled": n}
+    total = sum(sizes.values())
+    columns = torch.randint(1, 20_000, (total, 128), generator=generator)
+    lengths = torch.randint(32, 129, (total, 1), generator=generator)
+    rows = torch.where(torch.arange(128) < lengths, (1 << (BITS + 2)) + columns, 0).int()
+    labels = torch.randint(0, 2, (total,), generator=generator)
+    parts = torch.arange(total).split(list(sizes.values()))
+    return {name: (rows[part], labels[part]) for name, part in zip(sizes, parts, strict=True)}
+
+
+def stacked_arms(shrink: int) -> None:
+    recipe = Recipe(teacher_epochs=0, student_epochs=0, device="cpu")
+    points, texts = data_of(20_000 // shrink), texts_of(10_000 // shrink)
+    cases: dict[str, tuple[nn.Module, Any, Recipe]] = {
+        "MLP 64–32–32–10": (MLP(64, 10, (32, 32)), points, replace(recipe, epochs=10)),
+        "MLP 64–128–10": (MLP(64, 10, (128,)), points, replace(recipe, epochs=10)),
+        "bag of 20,000 words": (TextBag(2, 20_000), texts, replace(recipe, epochs=10, batch_size=256)),
+    }
+    rows = []
+    for name, (student, data, own) in cases.items():
+        say(f"12: {name}, one arm and four")
+        four, one, ratio = pairs(
+            lambda s=student, d=data, r=own: a_comparison(s, d, r, 4),
+            lambda s=student, d=data, r=own: a_comparison(s, d, r, 1),
+            5,
+            time.process_time,
+        )
+        keep(12, case=name, arms=4, seconds=four, peer_seconds=one, ratio=ratio)
+        rows.append((name, f"{one:.2f}", f"{four:.2f}", f"{ratio:.2f}×", "≤ 2", verdict(ratio <= 2)))
+    head = ("student", "one arm s", "four arms s", "four / one", "wanted", "")
+    table("12  A call of distill with four arms of a small student, against one; seconds of the processor", head, rows)
+
+
+def a_comparison(student: nn.Module, data: Any, recipe: Recipe, arms: int) -> None:
+    """So many arms of a student that comes trained, with a teacher that is a table."""
+    classes, random = int(data["labeled"][1].max()) + 1, np.random.default_rng(SEED)
+    teacher = {name: random.dirichlet(np.ones(classes), len(labels)) for name, (_, labels) in data.items()}
+    distill(teacher, student, **data, rule=list(RULES[:arms]), recipe=recipe)
+
+
+TABLES = {5: the_loop, 6: the_inputs, 7: the_estimation, 8: side_by_side, 9: safety, 12: stacked_arms}
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

@@ -52,7 +52,8 @@ def probabilities(model: nn.Module, inputs: np.ndarray) -> np.ndarray:
 
 
 def by_product(splits: dict[str, Any], rule: Any, recipe: Recipe, run: Path) -> np.ndarray:
-    report = distill(single(start(1)), single(start(0)), **splits, rule={"arm": rule}, recipe=recipe, run=run)
+    arms = {"arm": rule, "beside": unweighted}  # two arms of a small student: the product trains them as one model, too
+    report = distill(single(start(1)), single(start(0)), **splits, rule=arms, recipe=recipe, run=run)
     return probabilities(report.students["arm"], splits["unlabeled"][0])
 
 

@@ -2,9 +2,12 @@
 Adam is elementwise and no layer mixes them. All see the same batches, so that every difference is paired.
 
 Up to rounding a student is also the one that `wdistill.distill` trains (tests/test_parity.py): order of rows, batches, loss
-and optimizer are the product's. What differs: the schedule is the leaderboard's own (`drops`); rows that a method does not
-use are in the batches with weight 0, where `distill` leaves them out; there are no augmentation, checkpoints or accuracies
-after every epoch. Lines from before commit 3413c6b were trained with another random order of rows.
+and optimizer are the product's, which stacks small students of several arms itself (wdistill/training/stack.py). What
+differs: the schedule is the leaderboard's own (`drops`); rows that a method does not use are in the batches with weight 0,
+where `distill` leaves them out and trains methods with and without gold rows apart; students may have convolutions, and
+teachers be as wide as they like; there are no augmentation, checkpoints or accuracies after every epoch.
+
+Lines from before commit 3413c6b were trained with another random order of rows.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ that replaces it has been read back. Nothing is removed or replaced that no mani
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -39,6 +40,18 @@ class CheckpointStore:
     @property
     def state(self) -> Mapping[str, Any]:
         return self.snapshot.state
+
+    def intact(self) -> list[CheckpointStore]:
+        """The folder as of every snapshot up to this one that is whole, newest first: to read, not to commit."""
+
+        def is_whole(snapshot: Snapshot) -> bool:
+            return all(store.is_intact(self.folder / name, file) for name, file in snapshot.files.items())
+
+        earlier = [each for each in _snapshots(self.folder) if each.number < self.snapshot.number]
+        stores = [copy.copy(self) for _ in earlier]
+        for each, snapshot in zip(stores, earlier, strict=True):
+            each.snapshot = snapshot
+        return [self, *(each for each in stores if is_whole(each.snapshot))]
 
     def read(self, name: str) -> bytes:
         """A committed file, checked against its digest."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -22,15 +23,16 @@ from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.runs.recipe import Recipe
 from wdistill.training import tensors
 from wdistill.training.data import Split, take_rows, to_device
-from wdistill.training.inputs import concatenate
+from wdistill.training.inputs import Inputs, concatenate, first_rows
 from wdistill.training.labels import FOLDED_STUDENT, read_labels, read_predictions
-from wdistill.training.loop import run_stage
+from wdistill.training.loop import run_stage, run_stages
 from wdistill.training.losses import soft_cross_entropy
 from wdistill.training.predict import device_of
 from wdistill.training.randomness import key, permutation
+from wdistill.training.stack import stack_of
 from wdistill.training.stage import AuxiliaryLoss, Callbacks, Examples, Stage
 from wdistill.training.vid import vid_auxiliary_loss
-from wdistill.training.weigher import Predictions, Weigher
+from wdistill.training.weigher import Known, Predictions, Weigher
 from wdistill.weights.evidence import Evidence
 from wdistill.weights.rule import PlainFunction, Rule, as_rule
 
@@ -48,18 +50,71 @@ class PreparedArm:
     measured: Split
 
 
-def train_arm(
-    job: TrainingJob, rule: Rule[...] | MethodArm, student: nn.Module, splits: Mapping[str, Split], callbacks: Callbacks
-) -> None:
+def train_arm(job: TrainingJob, student: nn.Module, splits: Mapping[str, Split], callbacks: Callbacks) -> None:
     """Train the pretrained student, the same for all arms, on labeled, unlabeled and perhaps gold rows."""
     load_pretrained(job, "student", student)
-    if isinstance(rule, MethodArm):
-        arm = _prepare_method(job, rule, student, splits, callbacks)
-    else:
-        arm = _prepare_rule(job, rule, splits, callbacks)
-    measured = {"validation": arm.measured, **({"test": splits["test"]} if "test" in splits else {})}
+    arm = _prepare(job, student, splits, callbacks, None)
     with _auxiliary_loss(job, student, splits["labeled"]) as auxiliary_loss:
-        run_stage(replace(arm.stage, auxiliary_loss=auxiliary_loss), student, job.recipe, measured, callbacks)
+        stage = replace(arm.stage, auxiliary_loss=auxiliary_loss)
+        run_stage(stage, student, job.recipe, _measured(arm, splits), callbacks)
+
+
+def train_arms(jobs: Sequence[TrainingJob], student: nn.Module, splits: Mapping[str, Split], callbacks: Callbacks) -> None:
+    """The same for several arms: those with the same rows as one stack."""
+    load_pretrained(jobs[0], "student", student)
+    groups, known = list[list[PreparedArm]](), Known()
+    for job in jobs:
+        arm = _prepare(job, student, splits, callbacks, known)
+        same = next((group for group in groups if _same_rows(group[0], arm)), None)
+        if same is None:
+            groups.append([arm])
+        else:
+            same.append(_with_inputs(arm, same[0].stage.examples.inputs))
+    for arms in groups:
+        _train_group(arms, copy.deepcopy(student), jobs[0], splits, callbacks)
+
+
+def _train_group(
+    arms: Sequence[PreparedArm], student: nn.Module, job: TrainingJob, splits: Mapping[str, Split], callbacks: Callbacks
+) -> None:
+    """Train arms with the same rows, as one stack where that can be."""
+    measured, stages = _measured(arms[0], splits), [_with_soft_targets(arm.stage, job.classes) for arm in arms]
+    stack = stack_of(student, len(arms), first_rows(splits["validation"].inputs)) if len(arms) > 1 else None
+    if stack is not None:
+        run_stages(stages, stack, job.recipe, measured, callbacks)
+        return
+    for arm in arms:
+        run_stage(arm.stage, copy.deepcopy(student), job.recipe, measured, callbacks)
+
+
+def _same_rows(one: PreparedArm, other: PreparedArm) -> bool:
+    return np.array_equal(one.stage.examples.ids, other.stage.examples.ids)
+
+
+def _with_inputs(arm: PreparedArm, inputs: Inputs) -> PreparedArm:
+    """The same with inputs that are in memory already."""
+    return replace(arm, stage=replace(arm.stage, examples=replace(arm.stage.examples, inputs=inputs)))
+
+
+def _with_soft_targets(stage: Stage, classes: int) -> Stage:
+    """The same with one-hot targets for hard ones, as in a stack all are soft."""
+    targets = stage.examples.targets
+    soft = targets if targets.ndim == 2 else torch.nn.functional.one_hot(targets, classes).float()
+    return replace(stage, examples=replace(stage.examples, targets=soft))
+
+
+def _prepare(
+    job: TrainingJob, student: nn.Module, splits: Mapping[str, Split], callbacks: Callbacks, known: Known | None
+) -> PreparedArm:
+    assert job.rule is not None
+    if isinstance(job.rule, MethodArm):
+        return _prepare_method(job, job.rule, student, splits, callbacks, known)
+    return _prepare_rule(job, job.rule, splits, callbacks, known)
+
+
+def _measured(arm: PreparedArm, splits: Mapping[str, Split]) -> dict[str, Split]:
+    """The splits that accuracies are measured on."""
+    return {"validation": arm.measured, **({"test": splits["test"]} if "test" in splits else {})}
 
 
 def read_context(job: TrainingJob, callbacks: Callbacks) -> Context:
@@ -68,15 +123,17 @@ def read_context(job: TrainingJob, callbacks: Callbacks) -> Context:
     gold, unlabeled = (to_device(job.splits[name], device) for name in ("validation", "unlabeled"))
     student = job.model.to(device)
     load_pretrained(job, "student", student)
-    weigher = _weigher(job, _no_rule, gold, unlabeled, 1.0, callbacks)
+    weigher = _weigher(job, _no_rule, gold, unlabeled, 1.0, callbacks, None)
     return _context(job, getattr(job.rule, "auxiliary", ()), weigher.evidence(student))
 
 
-def _prepare_rule(job: TrainingJob, rule: Rule[...], splits: Mapping[str, Split], callbacks: Callbacks) -> PreparedArm:
+def _prepare_rule(
+    job: TrainingJob, rule: Rule[...], splits: Mapping[str, Split], callbacks: Callbacks, known: Known | None
+) -> PreparedArm:
     """The teacher's own targets, and weights that may be refreshed."""
     recipe, validation = job.recipe, splits["validation"]
     weighing, gold = split_gold(validation, recipe) if not job.gold_as_labeled else (validation, None)
-    weigher = _weigher(job, rule, weighing, splits["unlabeled"], recipe.temperature, callbacks)
+    weigher = _weigher(job, rule, weighing, splits["unlabeled"], recipe.temperature, callbacks, known)
     teacher_gold = weigher.validation_teacher[rows_that_weigh(len(validation), recipe)]
     parts = _parts(splits, gold)
     targets = _teacher_targets(_labels(parts), weigher.teacher, recipe, job.classes)
@@ -85,14 +142,19 @@ def _prepare_rule(job: TrainingJob, rule: Rule[...], splits: Mapping[str, Split]
 
 
 def _prepare_method(
-    job: TrainingJob, rule: MethodArm, student: nn.Module, splits: Mapping[str, Split], callbacks: Callbacks
+    job: TrainingJob,
+    rule: MethodArm,
+    student: nn.Module,
+    splits: Mapping[str, Split],
+    callbacks: Callbacks,
+    known: Known | None,
 ) -> PreparedArm:
     """The supervision of the method, computed once with the pretrained student; only its weights may be refreshed.
 
     Methods get predictions at temperature 1; their targets are then brought to the recipe's temperature.
     """
     recipe, validation = job.recipe, splits["validation"]
-    weigher = _weigher(job, _no_rule, validation, splits["unlabeled"], 1.0, callbacks)
+    weigher = _weigher(job, _no_rule, validation, splits["unlabeled"], 1.0, callbacks, known)
     context = _context(job, rule.auxiliary, weigher.evidence(student))
     for concern in check_gold(context):
         checks.warn(concern.text)
@@ -145,7 +207,13 @@ def tempered(distributions: NDArray[np.float64], temperature: float) -> NDArray[
 
 
 def _weigher(
-    job: TrainingJob, rule: Rule[...], validation: Split, unlabeled: Split, temperature: float, callbacks: Callbacks
+    job: TrainingJob,
+    rule: Rule[...],
+    validation: Split,
+    unlabeled: Split,
+    temperature: float,
+    callbacks: Callbacks,
+    known: Known | None,
 ) -> Weigher:
     logits = {name: read_labels(job.run / "labels", name) for name in ("unlabeled", "validation", "labeled")}
     teacher, validation_teacher = logits["unlabeled"], logits["validation"]
@@ -162,6 +230,7 @@ def _weigher(
         first=len(job.splits["labeled"]),
         rows=0,
         callbacks=callbacks,
+        known=known,
         out_of_fold=_out_of_fold(job),
     )
 

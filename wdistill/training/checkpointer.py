@@ -15,15 +15,21 @@ from wdistill.runs.recipe import Recipe
 from wdistill.training import tensors
 from wdistill.training.stage import Callbacks, Stage, TrainState
 
+Position = tuple[int, int]  # epochs done, and steps of the next one
+
 
 class Checkpointer:
-    """The checkpoints of one training: when they are due, and what is in them."""
+    """The checkpoints of one training: when they are due, and what is in them.
+
+    Trainings in one stack resume from a checkpoint that all of them have, but a kill finds some with one more, and what was
+    lost of one begins anew: what a training has stored already is not written again.
+    """
 
     def __init__(self, stage: Stage, recipe: Recipe, callbacks: Callbacks) -> None:
         self.stage, self.seconds, self.callbacks = stage, recipe.checkpoint_seconds, callbacks
         self.store = CheckpointStore(stage.folder)
         self.store.clean()
-        self.checkpoint, self.committed = "", time.monotonic()
+        self.committed = time.monotonic()
         self.files: dict[str, bytes] = {}  # estimated weights that are not yet committed
 
     def is_due(self) -> bool:
@@ -39,25 +45,36 @@ class Checkpointer:
         started = time.perf_counter()
         name = f"checkpoint-{state.epoch:05d}-{state.step:07d}.safetensors"
         self.write(state, {name: content}, {"checkpoint": name})
-        self.checkpoint, self.committed = name, time.monotonic()
+        self.committed = time.monotonic()
         return time.perf_counter() - started
 
     def write(self, state: TrainState, files: Mapping[str, bytes], more: Mapping[str, Any]) -> None:
-        """Commit files and state; of the weights, the first and the newest are kept."""
+        """Commit files and state, unless they are stored; of the weights, the first and the newest are kept."""
+        if self.store.state and position_of(asdict(state)) <= position_of(self.store.state):
+            self.files = {}
+            return
         last = [state.refreshes[-1].file] if state.refreshes else []
         kept = {"00000", *(Path(name).stem for name in last)}
         weights = [name for name in self.store.snapshot.files if name.startswith("weights/")]
-        old = [name for name in weights if Path(name).stem not in kept]
-        drop = [*old, *([self.checkpoint] if self.checkpoint and self.checkpoint not in files else [])]
+        drop = [name for name in weights if Path(name).stem not in kept]
+        drop += [name for name in [self.store.state.get("checkpoint")] if name and name not in files]
         record = {**asdict(state), "why": self.stage.why, "gold": self.stage.gold, **more}
         self.store.commit(record, {**self.files, **files}, drop)
         self.files = {}
 
-    def resume(self) -> tuple[TrainState, dict[str, Tensor]]:
-        """The state and the tensors of the last checkpoint."""
-        record = {name: value for name, value in self.store.state.items() if name not in ("why", "gold")}
-        self.checkpoint = record.pop("checkpoint")
-        return TrainState.from_json(record), self.read(self.checkpoint)
+    def resumable(self) -> dict[Position, CheckpointStore]:
+        """The checkpoints that there are, newest first."""
+        return {position_of(each.state): each for each in self.store.intact() if "checkpoint" in each.state}
+
+    def resume(self, at: CheckpointStore) -> tuple[TrainState, dict[str, Tensor]]:
+        """The state and the tensors of a checkpoint."""
+        record = {name: value for name, value in at.state.items() if name not in ("why", "gold", "checkpoint")}
+        name = at.state["checkpoint"]
+        return TrainState.from_json(record), tensors.from_bytes(at.read(name), str(self.stage.folder / name))
 
     def read(self, name: str) -> dict[str, Tensor]:
         return tensors.from_bytes(self.store.read(name), str(self.stage.folder / name))
+
+
+def position_of(state: Mapping[str, Any]) -> Position:
+    return state["epoch"], state["step"]

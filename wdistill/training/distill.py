@@ -18,7 +18,7 @@ from wdistill.methods.targets import Targets
 from wdistill.runs.recipe import Recipe
 from wdistill.training.arm import read_context
 from wdistill.training.auxiliary import auxiliary_jobs, predict_auxiliary
-from wdistill.training.jobs import TrainingJob, arm_job, pretraining_jobs
+from wdistill.training.jobs import TrainingJob, arm_job, arm_jobs, pretraining_jobs
 from wdistill.training.labels import label_splits
 from wdistill.training.pilots import train_pilots
 from wdistill.training.prepare import Prepared, prepare
@@ -62,7 +62,7 @@ def train_arms(run: Run, prepared: Prepared) -> Report:
     if not run.is_finished():
         with run.working() as (run_jobs, callbacks):
             prepared = _before_the_arms(run, prepared, run_jobs, callbacks)
-            run_jobs([arm_job(run, prepared, name) for name in run.arms])  # lines 5 to 10 of Algorithm 1
+            run_jobs(arm_jobs(run, prepared))  # lines 5 to 10 of Algorithm 1
             run.remember()
         run.finish()
     return run.report(prepared.student)

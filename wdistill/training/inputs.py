@@ -210,8 +210,13 @@ class Concatenated:
 
 def first_row(inputs: Inputs) -> Batch:
     """A batch of one row, for checks."""
-    (row,) = inputs.batches([torch.zeros(1, dtype=torch.int64)])
-    return row
+    return first_rows(inputs, 1)
+
+
+def first_rows(inputs: Inputs, count: int = 4) -> Batch:
+    """A batch of the first rows, for checks."""
+    (rows,) = inputs.batches([torch.arange(min(count, len(inputs)))])
+    return rows
 
 
 def _joined(rows: int, pieces: Sequence[tuple[Tensor, Tensor]]) -> Tensor:

@@ -1,11 +1,11 @@
-"""One training of a run, which a process can do by itself: a pretraining, an auxiliary model, or an arm."""
+"""One training of a run, which a process can do by itself: a pretraining, an auxiliary model, an arm, or arms in a stack."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,11 @@ from torch.nn.functional import one_hot
 from wdistill.methods.context import MethodArm
 from wdistill.runs.arms import folder_of
 from wdistill.runs.recipe import Recipe
-from wdistill.training.arm import load_pretrained, train_arm
+from wdistill.training.arm import load_pretrained, train_arm, train_arms
 from wdistill.training.data import Split, take_rows, to_device
-from wdistill.training.inputs import concatenate
+from wdistill.training.inputs import concatenate, first_rows
 from wdistill.training.loop import run_stage
+from wdistill.training.stack import stack_of
 from wdistill.training.stage import Callbacks, Examples, Stage
 from wdistill.weights.rule import Rule
 
@@ -56,6 +57,7 @@ class TrainingJob:
     fold: int | None = None  # of an auxiliary model: the fold of gold rows that it is not trained on
     folds: np.ndarray | None = None  # of an auxiliary model: the fold of every gold row
     lesson: Lesson | None = None  # of a pilot student
+    stacked_with: tuple[TrainingJob, ...] = ()  # of an arm: others, whose small students are trained as one with its own
 
     @property
     def folder(self) -> Path:
@@ -85,6 +87,25 @@ def pretraining_jobs(run: Run, prepared: Prepared) -> list[TrainingJob]:
     ]
 
 
+def arm_jobs(run: Run, prepared: Prepared) -> list[TrainingJob]:
+    """Lines 5 to 10 of Algorithm 1: a job for each arm, but one for all whose small students can be stacked.
+
+    That depends on the run alone, not on what of it is done or on the number of workers: the same run has the same bits.
+    """
+    jobs = [arm_job(run, prepared, name) for name in run.arms]
+    stacked = [job for job in jobs if not job.recipe.vid]
+    if len(stacked) < 2 or not _is_stackable(run, prepared):
+        return jobs
+    alone = [job for job in jobs if job.recipe.vid]
+    return [replace(stacked[0], stacked_with=tuple(stacked[1:])), *alone]
+
+
+def _is_stackable(run: Run, prepared: Prepared) -> bool:
+    if run.device.type != "cpu" or run.recipe.precision != "float32":
+        return False
+    return stack_of(prepared.student, 2, first_rows(prepared.splits["validation"].inputs)) is not None
+
+
 def arm_job(run: Run, prepared: Prepared, name: str) -> TrainingJob:
     """Lines 5 to 10 of Algorithm 1: one arm."""
     arm = run.arms[name]
@@ -110,8 +131,10 @@ def run_job(job: TrainingJob, callbacks: Callbacks) -> None:
         device = torch.device(job.device)
         model = job.model.to(device)
         splits = {name: to_device(split, device) for name, split in job.splits.items()}
-        if job.rule is not None:
-            train_arm(job, job.rule, model, splits, callbacks)
+        if job.stacked_with:
+            train_arms((job, *job.stacked_with), model, splits, callbacks)
+        elif job.rule is not None:
+            train_arm(job, model, splits, callbacks)
         elif job.fold is not None:
             _train_auxiliary(job, model, splits, callbacks)
         elif job.lesson is not None:

@@ -2,18 +2,19 @@
 
 Algorithm 1 of the paper trains three times: the teacher and the student on the labeled rows, then the student on the union
 with weights that are estimated before the first epoch and, if asked, refreshed. All three are this loop; only the third has
-an `estimate`, and may have an `auxiliary_loss`. The loop never sees a teacher (an auxiliary loss may), and a batch never
-leaves torch.
+an `estimate`, and may have an `auxiliary_loss`. Small students of several arms are one model here, a stack, with one stage
+and one folder each. The loop never sees a teacher (an auxiliary loss may), and a batch never leaves torch.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from wdistill.core.errors import NumericalError
@@ -24,10 +25,11 @@ from wdistill.training.augmentation import augment
 from wdistill.training.batch import Batch
 from wdistill.training.checkpointer import Checkpointer
 from wdistill.training.data import Split
-from wdistill.training.losses import weighted_loss, weighted_mean
+from wdistill.training.losses import weighted_loss, weighted_losses, weighted_mean
 from wdistill.training.optimizer import Optimization
 from wdistill.training.predict import accuracy, device_of, forward, is_out_of_memory, model_error, predict
 from wdistill.training.randomness import key, permutation, seed_generators
+from wdistill.training.stack import Alone, Students
 from wdistill.training.stage import Callbacks, Stage, StoppedError, TrainState
 
 QUIET = 0.2  # seconds between events from inside an epoch
@@ -38,11 +40,27 @@ def run_stage(
     stage: Stage, model: nn.Module, recipe: Recipe, accuracies: Mapping[str, Split], callbacks: Callbacks | None = None
 ) -> None:
     """Train the model to the end of the stage, from its last checkpoint; on return it has its final parameters."""
-    checkpointer = Checkpointer(stage, recipe, callbacks or Callbacks())
-    if checkpointer.store.state.get("finished"):
-        tensors.load_parameters(model, checkpointer.read("parameters.safetensors"), stage.name)
+    run_stages([stage], Alone(model), recipe, accuracies, callbacks)
+
+
+def run_stages(
+    stages: Sequence[Stage],
+    students: Students,
+    recipe: Recipe,
+    accuracies: Mapping[str, Split],
+    callbacks: Callbacks | None = None,
+) -> None:
+    """The same for every student of a stack, each with its own stage; all have the same rows, and soft targets."""
+    members = [_Member(stage, Checkpointer(stage, recipe, callbacks or Callbacks())) for stage in stages]
+    if all(each.checkpointer.store.state.get("finished") for each in members):
+        stored = [each.checkpointer.read("parameters.safetensors") for each in members]
+        tensors.load_parameters(students.model, students.join(stored), _names(stages))
         return
-    _Trainer(stage, model, recipe, accuracies, callbacks or Callbacks(), checkpointer).run()
+    _Trainer(members, students, recipe, accuracies, callbacks or Callbacks()).run()
+
+
+def _names(stages: Sequence[Stage]) -> str:
+    return ", ".join(stage.name for stage in stages)
 
 
 def batches_of(order: Tensor, size: int) -> Iterator[Tensor]:
@@ -54,92 +72,108 @@ def batches_of(order: Tensor, size: int) -> Iterator[Tensor]:
     return (order[first:last] for first, last in zip([0, *ends], ends, strict=False))
 
 
-def batch_loss(
-    stage: Stage,
-    model: nn.Module,
-    recipe: Recipe,
-    targets: Tensor,
-    weights: Tensor,
-    rows: Tensor,
-    batch: Batch,
-    position: int,
-) -> Tensor:
-    """The weighted mean loss over a batch of augmented inputs; targets and weights are those of all examples."""
-    device = device_of(model)
-    if recipe.augmentation:
-        batch = augment(batch, recipe.augmentation, position)
-    try:
-        logits = forward(model, batch, device, recipe.precision)
-    except Exception as error:
-        raise model_error(error, f"the {stage.name}", batch) from error
-    rows = rows.to(device)
-    own_targets, own_weights = targets.index_select(0, rows), weights.index_select(0, rows)
+def batch_loss(stage: Stage, logits: Tensor, targets: Tensor, weights: Tensor, rows: Tensor, batch: Batch) -> Tensor:
+    """The weighted mean loss over the rows of a batch; logits (b, K), weights (b,), targets (b, K) or (b,)."""
     if stage.loss:
-        mean = weighted_mean(stage.loss(logits, own_targets, rows), own_weights)
+        mean = weighted_mean(stage.loss(logits, targets, rows), weights)
     else:
-        mean = weighted_loss(logits, own_targets, own_weights, stage.temperature)
+        mean = weighted_loss(logits, targets, weights, stage.temperature)
     if stage.scale != 1:
         mean = mean * stage.scale
     if stage.auxiliary_loss:
-        mean = mean + weighted_mean(stage.auxiliary_loss.per_example(batch), own_weights)
+        mean = mean + weighted_mean(stage.auxiliary_loss.per_example(batch), weights)
     return mean
 
 
-def sum_losses(stage: Stage, state: TrainState, pending: list[tuple[Tensor, int]], rows: Tensor, weights: Tensor) -> None:
-    """Add up the losses so far; one that is not finite ends the training before the optimizer has stepped on it."""
-    for loss, size in pending:
-        value = loss.item()
-        if not math.isfinite(value):
+def batch_losses(
+    stages: Sequence[Stage], logits: Tensor, targets: Tensor, weights: Tensor, rows: Tensor, batch: Batch
+) -> Tensor:
+    """The same for every student of a stack; logits and targets (S, b, K), weights (S, b) → (S,)."""
+    first = stages[0]
+    if all(each.loss is None and (each.temperature, each.scale) == (first.temperature, first.scale) for each in stages):
+        return weighted_losses(logits, targets, weights, first.temperature) * first.scale
+    students = zip(stages, logits, targets, weights, strict=True)
+    return torch.stack([batch_loss(stage, own, wanted, weight, rows, batch) for stage, own, wanted, weight in students])
+
+
+@dataclass
+class _Member:
+    """One training while it runs, alone or in a stack."""
+
+    stage: Stage
+    checkpointer: Checkpointer
+    state: TrainState = field(default_factory=TrainState)
+    chosen: Mapping[str, Tensor] = field(default_factory=dict)  # parameters after the epoch of the best validation accuracy
+
+    def add_loss(self, loss: float, rows: Tensor, weights: Tensor, size: int) -> None:
+        """Count the loss of a batch; one that is not finite ends the training before the optimizer has stepped on it."""
+        if not math.isfinite(loss):
             used = weights[rows.to(weights.device)]
-            ids = ", ".join(map(str, stage.examples.ids[rows.numpy()][:5]))
+            ids = ", ".join(map(str, self.stage.examples.ids[rows.numpy()][:5]))
             raise NumericalError(
                 "the loss is not finite",
-                where=f"{stage.name}, epoch {state.epoch + 1}, step {state.step + 1}",
-                found=f"{value}; ids of the batch {ids} …; weights from {used.min():.3g} to {used.max():.3g}",
+                where=f"{self.stage.name}, epoch {self.state.epoch + 1}, step {self.state.step + 1}",
+                found=f"{loss}; ids of the batch {ids} …; weights from {used.min():.3g} to {used.max():.3g}",
                 expected="a finite loss",
                 remedy="the last good state is kept; start a new run with a smaller rate, or precision float32",
             )
-        state.loss += value * size
-    pending.clear()
+        self.state.loss += loss * size
+
+    def is_best(self, validation: float | None) -> bool:
+        """Whether the accuracy of an epoch on the validation rows is above that of all epochs before it."""
+        before = (each.validation for each in self.state.epochs if each.validation is not None)
+        return (validation or 0.0) > max(before, default=-1.0)
 
 
 class _Trainer:
-    """A training while it runs."""
+    """A training while it runs; those of a stack keep step."""
 
     def __init__(
         self,
-        stage: Stage,
-        model: nn.Module,
+        members: Sequence[_Member],
+        students: Students,
         recipe: Recipe,
         accuracies: Mapping[str, Split],
         callbacks: Callbacks,
-        checkpointer: Checkpointer,
     ) -> None:
-        self.stage, self.model, self.recipe, self.accuracies, self.callbacks = stage, model, recipe, accuracies, callbacks
-        self.device, self.checkpointer, self.state = device_of(model), checkpointer, TrainState()
-        self.weights, self.targets = stage.examples.weights.to(self.device), stage.examples.targets.to(self.device)
-        auxiliary = stage.auxiliary_loss.module if stage.auxiliary_loss else nn.Module()  # without parameters
-        self.optimization = Optimization(model, auxiliary, recipe, stage.name)
-        self.chosen = tensors.parameters(model)
+        self.members, self.students, self.model, self.recipe = members, students, students.model, recipe
+        self.accuracies, self.callbacks, self.device = accuracies, callbacks, device_of(students.model)
+        self.stages = [each.stage for each in members]
+        self.stage, self.names = self.stages[0], _names(self.stages)  # of a stack, all have its rows, order and epochs
+        self.targets = _stacked([stage.examples.targets.to(self.device) for stage in self.stages])
+        self.weights = _stacked([stage.examples.weights.to(self.device, copy=True) for stage in self.stages])
+        auxiliary = self.stage.auxiliary_loss.module if self.stage.auxiliary_loss else nn.Module()  # without parameters
+        self.optimization = Optimization(self.model, auxiliary, recipe, self.names)
+        for each, parameters in zip(members, self._parameters(), strict=True):
+            each.chosen = parameters
         self.reported = time.monotonic()
 
+    @property
+    def state(self) -> TrainState:
+        """How far the training is: the same of all."""
+        return self.members[0].state
+
     def run(self) -> None:
-        if self.checkpointer.store.state:
-            self._resume()
+        self._resume()
         while self.state.epoch < self.stage.epochs:
-            if self.stage.estimate_is_due(self.state):
-                self._estimate()
+            for number, each in enumerate(self.members):
+                if each.stage.estimate_is_due(each.state):
+                    self._estimate(number, each)
             self._epoch()
-            self.state.end_epoch(self._measure())
+            self._measure()
             if self.state.epoch < self.stage.epochs:
                 self._pause()
-        parameters = tensors.parameters(self.model)
-        tensors.check_finite(dict(self.model.named_parameters()), self.stage.name)
-        chosen = {"chosen.safetensors": tensors.to_bytes(self.chosen)} if self.stage.trajectory else {}
-        files = {"parameters.safetensors": tensors.to_bytes(parameters), **chosen}
-        self.state.scale = self.optimization.scaler.state_dict() or None
-        self.checkpointer.write(self.state, files, {"finished": True})
+        tensors.check_finite(dict(self.model.named_parameters()), self.names)
+        for each, parameters in zip(self.members, self._parameters(), strict=True):
+            chosen = {"chosen.safetensors": tensors.to_bytes(each.chosen)} if each.stage.trajectory else {}
+            files = {"parameters.safetensors": tensors.to_bytes(parameters), **chosen}
+            each.state.scale = self.optimization.scaler.state_dict() or None
+            each.checkpointer.write(each.state, files, {"finished": True})
         self.model.eval()
+
+    def _parameters(self) -> list[dict[str, Tensor]]:
+        """Of every student, as they are now."""
+        return self.students.split(tensors.parameters(self.model))
 
     def _epoch(self) -> None:
         """All batches of one epoch, or those that are left of it."""
@@ -153,79 +187,117 @@ class _Trainer:
             position = key(recipe.seed, self.stage.order, state.epoch, state.step)
             seed_generators(position, self.device)
             self.optimization.set_rate(self.optimization.rate(state.epoch, state.step, len(plan), self.stage.epochs))
-            loss = batch_loss(self.stage, self.model, self.recipe, self.targets, self.weights, rows, batch, position)
+            loss = self._loss(rows, batch, position)
             pending.append((loss.detach(), len(rows)))
             if len(pending) >= looking:
-                sum_losses(self.stage, state, pending, rows, self.weights)
-            state.skipped += not self._step(loss, batch)
-            state.step += 1
+                self._add_losses(pending, rows)
+            skipped = not self._step(loss, batch)
+            for each in self.members:
+                each.state.skipped += skipped
+                each.state.step += 1
             if self.checkpointer.is_due():
-                sum_losses(self.stage, state, pending, rows, self.weights)
-                state.spent += time.perf_counter() - started
+                self._add_losses(pending, rows)
+                self._spend(time.perf_counter() - started)
                 self._pause()
                 started = time.perf_counter()
                 self.model.train()
             if time.monotonic() - self.reported > QUIET:
                 self.reported = time.monotonic()
-                self._report("training", epoch=state.epoch, epochs=self.stage.epochs, step=state.step, steps=len(plan))
-        sum_losses(self.stage, state, pending, order[-1:], self.weights)
-        state.spent += time.perf_counter() - started
+                for stage in self.stages:
+                    progress = {"epoch": state.epoch, "epochs": stage.epochs, "step": state.step, "steps": len(plan)}
+                    self._report(stage, "training", **progress)
+        self._add_losses(pending, order[-1:])
+        self._spend(time.perf_counter() - started)
+
+    def _loss(self, rows: Tensor, batch: Batch, position: int) -> Tensor:
+        """The loss of a batch; of a stack, those of its students (S,)."""
+        if self.recipe.augmentation:
+            batch = augment(batch, self.recipe.augmentation, position)
+        try:
+            logits = forward(self.model, batch, self.device, self.recipe.precision)
+        except Exception as error:
+            raise model_error(error, f"the {self.names}", batch) from error
+        rows = rows.to(self.device)
+        if len(self.members) == 1:
+            targets, weights = self.targets[0].index_select(0, rows), self.weights[0].index_select(0, rows)
+            return batch_loss(self.stage, logits, targets, weights, rows, batch)
+        targets, weights = self.targets.index_select(1, rows), self.weights.index_select(1, rows)
+        return batch_losses(self.stages, logits, targets, weights, rows, batch)
+
+    def _add_losses(self, pending: list[tuple[Tensor, int]], rows: Tensor) -> None:
+        """Count the losses so far; `rows` are those of the last."""
+        for losses, size in pending:
+            for each, weights, loss in zip(self.members, self.weights, losses.view(-1).tolist(), strict=True):
+                each.add_loss(loss, rows, weights, size)
+        pending.clear()
 
     def _step(self, loss: Tensor, batch: Batch) -> bool:
         """One step of the optimizer; where memory does not suffice for the gradients, the run can resume."""
         try:
-            return self.optimization.step(loss)
+            return self.optimization.step(loss if loss.ndim == 0 else loss.sum())
         except Exception as error:
             if is_out_of_memory(error):
-                raise model_error(error, f"the {self.stage.name}", batch) from error
+                raise model_error(error, f"the {self.names}", batch) from error
             raise
 
-    def _estimate(self) -> None:
+    def _spend(self, seconds: float) -> None:
+        """Count seconds of training: of a stack, each has its share."""
+        for each in self.members:
+            each.state.spent += seconds / len(self.members)
+
+    def _estimate(self, number: int, member: _Member) -> None:
         """Lines 8 and 9 of Algorithm 1: weights for the student as it is now."""
-        assert self.stage.estimate is not None
+        stage, state = member.stage, member.state
+        assert stage.estimate is not None
         try:
-            estimate = self.stage.estimate(self.model, self.state.epoch)
+            estimate = stage.estimate(self.students.student(number), state.epoch)
         except StoppedError:
-            if self.state.epoch:
+            if state.epoch:
                 self._commit()
             raise
         refresh = estimate.refresh
-        self.weights = estimate.weights.to(self.device)
-        self.state.seconds["forward"] += refresh.forward_seconds
-        self.state.seconds["estimate"] += refresh.estimate_seconds
-        self.state.refreshes.append(refresh)
+        self.weights[number] = estimate.weights
+        state.seconds["forward"] += refresh.forward_seconds
+        state.seconds["estimate"] += refresh.estimate_seconds
+        state.refreshes.append(refresh)
         mean, share = refresh.weights.mean, refresh.weights.share_below_one
-        self._report("weights", epoch=self.state.epoch, mean=mean, share=share)
-        self.checkpointer.keep(estimate.files)
+        self._report(stage, "weights", epoch=state.epoch, mean=mean, share=share)
+        member.checkpointer.keep(estimate.files)
 
-    def _measure(self) -> Epoch:
+    def _measure(self) -> None:
         """The record of an epoch, with accuracies where they are due."""
-        started, state, measured = time.perf_counter(), self.state, {}
+        started, measured = time.perf_counter(), [dict[str, float]() for _ in self.members]
 
         def on_batch(rows: int) -> None:
             if self.callbacks.stopping():
                 self._commit()  # all steps of the epoch are done: resuming begins with its accuracies
                 raise StoppedError("stopped while measuring accuracies")
 
-        if self.stage.trajectory or state.epoch + 1 == self.stage.epochs:
+        if self.stage.trajectory or self.state.epoch + 1 == self.stage.epochs:
             for name, split in self.accuracies.items():
                 logits = predict(self.model, split.inputs, self.recipe.precision, on_batch=on_batch)
                 assert split.labels is not None
-                measured[name] = accuracy(logits, split.labels)
-        state.seconds["evaluate"] += time.perf_counter() - started
-        n, validation = len(self.stage.examples), measured.get("validation")
+                for each, own in zip(measured, logits if logits.ndim == 3 else [logits], strict=True):
+                    each[name] = accuracy(own, split.labels)
+        seconds, n = (time.perf_counter() - started) / len(self.members), len(self.stage.examples)
         # the rate of the last step, which may have been another process's
-        rate = self.optimization.rate(state.epoch, state.step - 1, state.step, self.stage.epochs)
-        epoch = Epoch(state.epoch + 1, state.loss / n, rate, validation, measured.get("test"), n, state.spent)
-        if (validation or 0.0) > max(
-            (each.validation for each in state.epochs if each.validation is not None), default=-1.0
-        ):
-            self.chosen = tensors.parameters(self.model)
-        self._report("epoch", epochs=self.stage.epochs, **asdict(epoch))
-        return epoch
+        rate = self.optimization.rate(self.state.epoch, self.state.step - 1, self.state.step, self.stage.epochs)
+        for number, (member, accuracies) in enumerate(zip(self.members, measured, strict=True)):
+            state, validation, test = member.state, accuracies.get("validation"), accuracies.get("test")
+            state.seconds["evaluate"] += seconds
+            epoch = Epoch(state.epoch + 1, state.loss / n, rate, validation, test, n, state.spent)
+            if member.is_best(validation):
+                member.chosen = self._parameters()[number]
+            self._report(member.stage, "epoch", epochs=self.stage.epochs, **asdict(epoch))
+            state.end_epoch(epoch)
 
-    def _report(self, what: str, **more: Any) -> None:
-        self.callbacks.on_event({"stage": self.stage.name, "what": what, **more})
+    def _report(self, stage: Stage, what: str, **more: Any) -> None:
+        self.callbacks.on_event({"stage": stage.name, "what": what, **more})
+
+    @property
+    def checkpointer(self) -> Checkpointer:
+        """Of the first, which tells when checkpoints are due."""
+        return self.members[0].checkpointer
 
     def _pause(self) -> None:
         """Between steps or epochs: save if it is due, and leave if asked to."""
@@ -233,21 +305,33 @@ class _Trainer:
         if stopping or self.checkpointer.is_due() or (self.recipe.checkpoint_seconds == 0 and state.step == 0):
             self._commit()
         if stopping:
-            raise StoppedError(f"stopped in {self.stage.name} after {state.epoch} epochs and {state.step} steps")
+            raise StoppedError(f"stopped in {self.names} after {state.epoch} epochs and {state.step} steps")
 
     def _commit(self) -> None:
         """Save a checkpoint."""
-        started, state = time.perf_counter(), self.state
-        chosen = tensors.prefixed("chosen/", self.chosen)
-        content = tensors.to_bytes({**self.optimization.to_tensors(), **chosen})
-        state.scale = self.optimization.scaler.state_dict() or None
-        state.seconds["store"] += time.perf_counter() - started
-        state.seconds["store"] += self.checkpointer.commit(state, content)
+        for member, content in zip(self.members, self.students.split(self.optimization.to_tensors()), strict=True):
+            started, state = time.perf_counter(), member.state
+            stored = tensors.to_bytes({**content, **tensors.prefixed("chosen/", member.chosen)})
+            state.scale = self.optimization.scaler.state_dict() or None
+            state.seconds["store"] += time.perf_counter() - started
+            state.seconds["store"] += member.checkpointer.commit(state, stored)
 
     def _resume(self) -> None:
-        """Go back to the last checkpoint."""
-        self.state, stored = self.checkpointer.resume()
-        self.optimization.load_tensors(stored, self.state.scale)
-        self.chosen = tensors.under("chosen/", stored)
-        if self.state.refreshes and self.stage.restore:
-            self.weights = self.stage.restore(self.checkpointer.store, self.state.refreshes[-1]).to(self.device)
+        """Go back to the last checkpoint that there is of all."""
+        stores = [each.checkpointer.resumable() for each in self.members]
+        common = [position for position in stores[0] if all(position in each for each in stores)]
+        if not common:
+            return
+        contents = []
+        for number, (member, checkpoints) in enumerate(zip(self.members, stores, strict=True)):
+            member.state, content = member.checkpointer.resume(checkpoints[common[0]])
+            member.chosen = tensors.under("chosen/", content)
+            contents.append({name: value for name, value in content.items() if not name.startswith("chosen/")})
+            if member.state.refreshes and member.stage.restore:
+                self.weights[number] = member.stage.restore(checkpoints[common[0]], member.state.refreshes[-1])
+        self.optimization.load_tensors(self.students.join(contents), self.state.scale)
+
+
+def _stacked(values: Sequence[Tensor]) -> Tensor:
+    """(S, …)"""
+    return torch.stack(list(values)) if len(values) > 1 else values[0][None]

@@ -27,6 +27,13 @@ def weighted_loss(logits: Tensor, targets: Tensor, weights: Tensor, temperature:
     return weighted_mean(cross_entropy(scaled, targets, reduction="none"), weights)
 
 
+def weighted_losses(logits: Tensor, targets: Tensor, weights: Tensor, temperature: float = 1.0) -> Tensor:
+    """`weighted_loss` of every student; logits and targets (S, b, K), weights (S, b) → (S,)."""
+    scaled = logits / temperature if temperature != 1 else logits
+    losses = cross_entropy(scaled.flatten(0, 1), (targets * weights[:, :, None]).flatten(0, 1), reduction="none")
+    return losses.view(weights.shape).mean(1)
+
+
 def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
     """Mean over the batch of weight × loss, both (b,): never divided by the sum of weights."""
     return torch.dot(losses, weights.to(losses.dtype)) / len(weights)

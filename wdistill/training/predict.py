@@ -25,7 +25,10 @@ def predict(
     rows: slice | None = None,
     on_batch: Callable[[int], None] = lambda rows: None,
 ) -> NDArray[np.float32]:
-    """Logits (n, K), or those of `rows`, which start at a multiple of GRID; on_batch(b) follows every batch of b rows."""
+    """Logits (n, K), or those of `rows`, which start at a multiple of GRID; on_batch(b) follows every batch of b rows.
+
+    Of a stack of students: (S, n, K).
+    """
     part = rows or slice(0, len(inputs))
     orders = [torch.arange(a, min(a + GRID, part.stop)) for a in range(part.start, part.stop, GRID)]
     parts: list[NDArray[np.float32]] = []
@@ -42,9 +45,9 @@ def predict(
                 on_batch(rows_in(batch))
     finally:
         model.train(training)
-    result = np.concatenate(parts)
+    result = np.concatenate(parts, axis=-2)
     if not np.isfinite(result).all():
-        bad = np.flatnonzero(~np.isfinite(result).all(axis=1))
+        bad = np.flatnonzero(~np.isfinite(result).all(axis=-1).reshape(-1, result.shape[-2]).all(axis=0))
         found = f"NaN or infinite logits in {len(bad)} rows, first {', '.join(map(str, bad[:5]))} (from 0)"
         where, remedy = type(model).__name__, "use a smaller learning rate, or precision float32"
         what, expected = "predictions are not finite", "finite logits"

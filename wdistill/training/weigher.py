@@ -24,6 +24,7 @@ from wdistill.weights.diagnostics import Histogram
 from wdistill.weights.evidence import Evidence
 from wdistill.weights.rule import Fitted, Rule, Weighed
 
+Known = dict[tuple[str, int], NDArray[np.float32]]  # logits by the name and the number of rows of a split
 Predictions = tuple[NDArray[np.float32], NDArray[np.float32]]  # logits of validation (m, K) and unlabeled rows (n, K)
 
 
@@ -43,6 +44,7 @@ class Weigher:
     rows: int  # number of all examples; the others have weight 1
     callbacks: Callbacks
     targets: NDArray[np.float32] | None = None  # (n, K), where they are not the teacher's own; kept beside the weights
+    known: Known | None = None  # of the pretrained student, where arms share them: as far as they were computed
     out_of_fold: Predictions | None = None  # before the first epoch, where the student was pretrained on the validation rows
 
     def evidence(self, student: nn.Module) -> Evidence:
@@ -69,9 +71,11 @@ class Weigher:
         """Logits of validation and unlabeled rows after `after` epochs of the second stage."""
         if self.out_of_fold is not None and after == 0:
             return self.out_of_fold
-        splits = (self.validation, self.unlabeled)
-        gold, unlabeled = (predict(student, each.inputs, self.precision, on_batch=self._on_batch) for each in splits)
-        return gold, unlabeled
+        known = self.known if self.known is not None and after == 0 else {}
+        for split in (self.validation, self.unlabeled):
+            if _key(split) not in known:
+                known[_key(split)] = predict(student, split.inputs, self.precision, on_batch=self._on_batch)
+        return known[_key(self.validation)].copy(), known[_key(self.unlabeled)].copy()
 
     def _on_batch(self, rows: int) -> None:
         if self.callbacks.stopping():
@@ -125,3 +129,7 @@ class Weigher:
         with suppress(ConfigError):  # a control, a user's own rule or confidence function: its state is not kept
             files[file.replace(".parquet", ".npz")] = saved.to_bytes(fitted)
         return files
+
+
+def _key(split: Split) -> tuple[str, int]:
+    return split.name, len(split)

@@ -45,6 +45,10 @@ class TextBag(nn.Module):
         self.register_buffer("places", torch.arange(1 + COLUMNS, dtype=torch.int32).clamp(max=columns))
 
     def forward(self, rows: Tensor) -> Tensor:
+        return self.sums(rows, self.weight) + self.bias
+
+    def sums(self, rows: Tensor, parameters: Tensor) -> Tensor:
+        """The weighted sums of the rows (1 + columns, k) of parameters that texts have → (b, k)."""
         columns, counts = rows & ((1 << (BITS + 2)) - 1), rows >> (BITS + 2)
         values = counts * functional.embedding(columns, self.idf[:, None])[..., 0]
         pairs = columns > BUCKETS
@@ -52,8 +56,8 @@ class TextBag(nn.Module):
         scales = torch.tensor([1.0, PAIRS], device=rows.device) * squares.clamp(min=1e-20).rsqrt()
         values = values * torch.where(pairs, scales[:, 1:], scales[:, :1])
         places = functional.embedding(columns, self.places[:, None])[..., 0]
-        logits: Tensor = functional.embedding_bag(places, self.weight, per_sample_weights=values, mode="sum", padding_idx=0)
-        return logits + self.bias
+        summed: Tensor = functional.embedding_bag(places, parameters, per_sample_weights=values, mode="sum", padding_idx=0)
+        return summed
 
 
 def text_bag(features: TextFeatures, classes: int) -> TextBag:
