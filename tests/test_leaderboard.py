@@ -104,7 +104,7 @@ def test_the_halves_share_no_split_and_no_test_set(tasks: Sequence[Task], shared
     for data in shared:
         parts = [{_part(task) for task in half if task.data == data} for half in (tuning, confirming)]
         assert parts[0] and parts[1] and not parts[0] & parts[1]
-    first, second = (contest._rows(task, pool(None), GOLD, 0) for task in (TINY, replace(TINY, splits=17_000)))
+    first, second = (contest.split_rows(task, pool(None), GOLD, 0) for task in (TINY, replace(TINY, splits=17_000)))
     assert any(set(one) != set(other) for one, other in zip(first, second, strict=True))
 
 
@@ -188,7 +188,7 @@ def test_a_teacher_that_is_a_table_answers_what_is_stored_and_is_not_retrained(t
     task = replace(TINY, pool=answered, teacher=stored)
     line = leaderboard.run(task, GOLD, 0, None)
     assert task.frozen and not any("retrained" in name for name in line["accuracies"]["soft"])
-    unlabeled = contest._rows(task, answered(None), GOLD, 0)[2]
+    unlabeled = contest.split_rows(task, answered(None), GOLD, 0)[2]
     given = answered(None)
     assert line["experts"]["teacher"] == 100 * np.mean(given.seen[unlabeled].argmax(axis=1) == given.labels[unlabeled])
     assert all(np.isfinite(each) for found in line["accuracies"].values() for each in found.values())

@@ -44,6 +44,13 @@ class Students(nn.Module):
             each.data = each.data[:1].repeat(count, *[1] * (each.ndim - 1))
         return copied
 
+    def one(self, place: int) -> Students:
+        """One of them, alone."""
+        alone = copy.deepcopy(self)
+        for each in (*alone.parameters(), *alone.buffers()):
+            each.data = each.data[place : place + 1].clone()
+        return alone
+
 
 class Perceptrons(Students):
     """Multi-layer perceptrons with ReLU."""

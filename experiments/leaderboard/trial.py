@@ -39,7 +39,7 @@ def trial(task: Task, root: Path | None, gold: int, number: int, methods: Mappin
     """Accuracies of all methods on the test rows, with soft and with hard targets, and what was known beforehand."""
     started = time.perf_counter()
     pool = task.pool(root)
-    labeled, validation, unlabeled, external = _rows(task, pool, gold, number)
+    labeled, validation, unlabeled, external = split_rows(task, pool, gold, number)
     plain, rows = np.ones((1, len(labeled)), bool), (pool.inputs[labeled], pool.labels[labeled], pool.classes)
     student = fitted(task.student, *rows, plain, number, task.pretraining, rate=task.rate)
     context = context_of(task, pool, (labeled, validation, unlabeled, external), student, number)
@@ -159,7 +159,7 @@ def _same(one: Supervision, other: Supervision) -> bool:
     return plain and one.gold == other.gold and alike
 
 
-def _rows(task: Task, pool: Pool, gold: int, number: int) -> tuple[Ints, Ints, Ints, Ints]:
+def split_rows(task: Task, pool: Pool, gold: int, number: int) -> tuple[Ints, Ints, Ints, Ints]:
     """Labeled, gold and unlabeled rows, and those of an external teacher; the labeled ones do not depend on `gold`."""
     order = np.random.default_rng(task.splits + number).permutation(len(pool.labels))
     labeled, external, rest = np.split(order, [task.labeled, task.labeled + task.external])

@@ -1,0 +1,7 @@
+"""python -m experiments.confirmation"""
+
+import sys
+
+from experiments.confirmation.run import main
+
+sys.exit(main())

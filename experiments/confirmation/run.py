@@ -1,0 +1,97 @@
+"""The confirmation: `best` against all simple rivals, and its forecast against what came, on tasks named beforehand.
+
+Command:  python -m experiments.confirmation [--half tuning] [--tasks …] [--gold …] [--trials N] [--workers N]; --trials 0
+          only judges
+Data:     as the tasks of experiments/leaderboard/tasks.py say
+
+Every line is one trial: its own split, labeled set, teacher and student. The tuning half has the tasks that settings were
+chosen by; the confirmation half is judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from concurrent.futures import as_completed
+from pathlib import Path
+
+from experiments.confirmation.judge import Line, board, judged
+from experiments.lab import results
+from experiments.lab.running import counting, processes
+from experiments.lab.trial import this_code
+from experiments.leaderboard.tasks import TASKS, Task
+from wdistill.core import store
+from wdistill.core.errors import WdistillError
+from wdistill.report.words import count
+
+HERE = Path(__file__).resolve().parent.parent
+GOLD = (100, 500, 2000)
+NEEDED = ("task", "gold", "trial", "accuracy", "macro_f1", "forecast", "seconds", "commit")
+
+
+def run(name: str, gold: int, number: int, root: Path | None) -> Line:
+    """One trial, with all that a line needs."""
+    import torch
+
+    from experiments.confirmation.trial import trial
+    from wdistill.core.environment import environment
+
+    torch.set_num_threads(1)
+    ours = this_code()  # before the trial, during which files may change
+    here = environment("cpu", 1)
+    machine = {each: here[each] for each in ("processor", "cores", "python", "torch", "numpy", "scipy", "scikit-learn")}
+    task = next(task for task in TASKS if task.name == name)
+    return {**trial(task, root, gold, number), **ours, "environment": machine}
+
+
+def missing(known: Sequence[Line], tasks: Sequence[Task], golds: Sequence[int], trials: int) -> list[tuple[str, int, int]]:
+    """Task, gold rows and number of the trials that have no line yet: first trial 0 of everything, then trial 1."""
+    there = {(line["task"], line["gold"], line["trial"]) for line in known}
+    wanted = [(task.name, n, i) for i in range(trials) for n in golds for task in tasks if n <= task.most_gold]
+    return [each for each in wanted if each not in there]
+
+
+def run_all(wanted: Sequence[tuple[str, int, int]], file: Path, root: Path | None, workers: int) -> None:
+    """Trials, side by side where there are several workers; each adds its line as it ends."""
+    this_code()
+    store.make_folder(file.parent, parents=True)
+    print(f"{count(len(wanted), 'trial')} to run", file=sys.stderr, flush=True)
+    done = counting(len(wanted))
+    with processes(workers) as pool:
+        for future in as_completed([pool.submit(run, *each, root) for each in wanted]):
+            line = future.result()
+            results.append(file, line)
+            done(f"{line['task']}, {line['gold']:,} gold rows, trial {line['trial']}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run what has no line yet, then judge; every error becomes a message and an exit code."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.confirmation", allow_abbrev=False)
+    parser.add_argument("--half", choices=["tuning", "confirmation"], default="confirmation")
+    parser.add_argument("--tasks", nargs="+", metavar="TASK", help="of this half; all unless given")
+    parser.add_argument("--gold", nargs="+", type=int, default=list(GOLD), metavar="N", help="sizes of the gold set")
+    parser.add_argument("--trials", type=int, default=8, metavar="N", help="of every task and size; 0 only judges")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="trials side by side, one thread each")
+    parser.add_argument("--root", type=Path, metavar="ROOT", help="where the data sets are, as for wdistill data")
+    parser.add_argument(
+        "--results", type=Path, default=HERE, metavar="FOLDER", help="where lines are (default: experiments/)"
+    )
+    given = parser.parse_args(argv)
+    file = given.results / "results" / "confirmation.jsonl"
+    tasks = [task for task in TASKS if task.half == given.half and (given.tasks is None or task.name in given.tasks)]
+    try:
+        wanted = missing(results.read(file, NEEDED), tasks, given.gold, given.trials)
+        if wanted:
+            run_all(wanted, file, given.root, given.workers)
+        names = {task.name for task in tasks}
+        known = [line for line in results.read(file, NEEDED) if line["task"] in names and line["gold"] in given.gold]
+    except WdistillError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    if not known:
+        print("no trials yet")
+        return 0
+    for text in (board(known), board(known, "macro_f1"), judged(known)):
+        print(text, end="\n\n")
+    return 0

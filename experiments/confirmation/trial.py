@@ -1,0 +1,173 @@
+"""One trial: fresh rows, teacher and student, all arms trained side by side, and pilot students that forecast them.
+
+All arms start from one student and see the same batches. Fine-tuning goes on from unweighted + gold, on labeled and gold
+rows alone. Ramped doubly robust: the loss of the pool, plus λ times the gold rows' loss on their labels minus that on the
+teacher's targets, as much as the pool is larger; λ grows from 0 to 1 with the epochs.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from experiments.confirmation.rivals import BASE, DOUBLY_ROBUST, FINE_TUNED, arms_of
+from experiments.leaderboard.models import fitted
+from experiments.leaderboard.pools import Pool
+from experiments.leaderboard.stacked import Students, predictions, train
+from experiments.leaderboard.tasks import Task
+from experiments.leaderboard.trial import BATCH, context_of, split_rows
+from wdistill.methods.best import correct_targets
+from wdistill.methods.context import Context, Supervision, one_hot, supervise
+from wdistill.methods.crossfit import Ints
+from wdistill.methods.metric import PLAIN
+from wdistill.methods.pilots import PilotPredictions, forecast, pilot_rows
+from wdistill.methods.statistics import Interval
+from wdistill.weights.confidence import Floats
+
+TUNED = 0.5  # epochs of fine-tuning, as a share of those before
+SLOWER = 0.1  # its rate, as a share of that before
+
+
+def trial(task: Task, root: Path | None, gold: int, number: int) -> dict[str, Any]:
+    """Accuracy and macro-F1 of all arms on the test rows, and what was known beforehand."""
+    started = time.perf_counter()
+    pool = task.pool(root)
+    labeled, validation, unlabeled, external = split_rows(task, pool, gold, number)
+    rows = labeled, validation, unlabeled
+    first = pool.inputs[labeled], pool.labels[labeled], pool.classes, np.ones((1, len(labeled)), bool)
+    student = fitted(task.student, *first, number, task.pretraining, rate=task.rate)
+    context = context_of(task, pool, (*rows, external), student, number)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of rules about their gold rows
+        arms, correction = arms_of(context), correct_targets(context)
+    trained = train_arms(task, pool, rows, student, context, arms, number)
+    tested, pooled = (torch.from_numpy(each) for each in (pool.test_inputs, pool.inputs[unlabeled]))
+    predicted = {name: predictions(each, tested)[0] for name, each in trained.items()}
+    corrected, truth = correction.targets.of(context.unlabeled), pool.labels[unlabeled]
+    after = PilotPredictions(corrected, *(predictions(trained[name], pooled)[0] for name in (BASE, "best")))
+    return {
+        "task": task.name,
+        "gold": gold,
+        "trial": number,
+        "settings": {**task.settings, "frozen": task.frozen, "split": task.splits + number, "seed": number, "batch": BATCH},
+        "data": dict(pool.data),
+        "rows": {"labeled": len(labeled), "unlabeled": len(unlabeled), "test": len(pool.test_labels)},
+        **{
+            metric.replace("-", "_"): {name: 100 * PLAIN[metric](each, pool.test_labels) for name, each in predicted.items()}
+            for metric in ("accuracy", "macro-f1")
+        },
+        "forecast": {
+            targets: {metric: _numbers(forecast(each, PLAIN[metric])) for metric in ("accuracy", "macro-f1")}
+            for targets, each in train_pilots(task, pool, rows, student, context, corrected, number).items()
+        },
+        "after": {metric: _numbers(forecast(after, PLAIN[metric])) for metric in ("accuracy", "macro-f1")},
+        "targets": {
+            "teacher": _accuracy(context.unlabeled["teacher"], truth),
+            "corrected": _accuracy(corrected, truth),
+            **correction.gain.numbers,
+        },
+        "experts": {name: _accuracy(each, truth) for name, each in context.unlabeled.items()},
+        "why": correction.why,
+        "seconds": time.perf_counter() - started,
+    }
+
+
+def train_arms(
+    task: Task,
+    pool: Pool,
+    rows: tuple[Ints, Ints, Ints],
+    student: Students,
+    context: Context,
+    arms: Mapping[str, Supervision],
+    seed: int,
+) -> dict[str, Students]:
+    """The trained student of every arm."""
+    labeled, validation, unlabeled = rows
+    names = [*arms, DOUBLY_ROBUST]
+    lessons = [*arms.values(), arms[BASE]]
+    targets, weights = _taught(pool, rows, lessons)
+    start, stop, ratio = len(labeled), len(labeled) + len(validation), len(unlabeled) / len(validation)
+    own = torch.from_numpy(one_hot(pool.labels[validation], pool.classes) - context.validation["teacher"]).float()
+    plain = targets[-1, start:stop].clone()
+
+    def ramp(epoch: int, now: Students) -> None:
+        targets[-1, start:stop] = plain + epoch / task.epochs * ratio * own
+
+    students = student.copies(len(names))
+    inputs = torch.from_numpy(pool.inputs[np.concatenate(rows)])
+    common: dict[str, Any] = {"seed": seed, "batch": BATCH}
+    losses = [each.loss for each in lessons]
+    train(
+        students,
+        inputs,
+        targets,
+        weights,
+        epochs=task.epochs,
+        rate=task.rate,
+        losses=losses,
+        first=stop,
+        moved=ramp,
+        **common,
+    )
+    trained = {name: students.one(place) for place, name in enumerate(names)}
+    tuned = trained[BASE].copies(1)
+    clean = slice(0, stop)
+    epochs = max(1, round(TUNED * task.epochs))
+    train(tuned, inputs[clean], targets[:1, clean], torch.ones(1, stop), epochs=epochs, rate=SLOWER * task.rate, **common)
+    return {**trained, FINE_TUNED: tuned}
+
+
+def train_pilots(
+    task: Task,
+    pool: Pool,
+    rows: tuple[Ints, Ints, Ints],
+    student: Students,
+    context: Context,
+    corrected: Floats,
+    seed: int,
+) -> dict[str, PilotPredictions]:
+    """Pilots with soft and with hard targets: what they predict for the rows that none of them was taught."""
+    from dataclasses import replace
+
+    labeled, validation, unlabeled = rows
+    taught, judged = pilot_rows(len(unlabeled), seed)
+    lessons = [
+        supervise(each[taught], replace(context, targets=targets)).with_gold
+        for targets in ("soft", "hard")
+        for each in (context.unlabeled["teacher"], corrected)
+    ]
+    parts = labeled, validation, unlabeled[taught]
+    targets, weights = _taught(pool, parts, lessons)
+    pilots = student.copies(len(lessons))
+    inputs = torch.from_numpy(pool.inputs[np.concatenate(parts)])
+    train(pilots, inputs, targets, weights, epochs=task.epochs, seed=seed, batch=BATCH, rate=task.rate)
+    predicted = predictions(pilots, torch.from_numpy(pool.inputs[unlabeled[judged]]))
+    return {
+        "soft": PilotPredictions(corrected[judged], predicted[0], predicted[1]),
+        "hard": PilotPredictions(corrected[judged], predicted[2], predicted[3]),
+    }
+
+
+def _taught(pool: Pool, rows: tuple[Ints, Ints, Ints], lessons: list[Supervision]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Targets (S, n, K) and weights (S, n) of labeled, gold and unlabeled rows."""
+    labeled, validation, _ = rows
+    truth = one_hot(pool.labels[np.concatenate([labeled, validation])], pool.classes)
+    targets = np.stack([np.concatenate([truth, each.targets]) for each in lessons])
+    ones, gold = np.ones(len(labeled)), np.ones(len(validation))
+    weights = np.stack([np.concatenate([ones, each.gold * gold, each.weights]) for each in lessons])
+    return torch.from_numpy(targets).float(), torch.from_numpy(weights).float()
+
+
+def _accuracy(distributions: Floats, truth: Ints) -> float:
+    return float(100 * np.mean(distributions.argmax(axis=1) == truth))
+
+
+def _numbers(interval: Interval) -> list[float]:
+    """In points: value, low and high."""
+    return [100 * each for each in (interval.value, interval.low, interval.high)]
