@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PIP    := $(BIN)/python $(INSTALL)
 
-.PHONY: setup demo example notebook quick test proofs reliability reliability-nightly check frames bench memory experiments leaderboard clean
+.PHONY: setup demo example notebook quick test proofs reliability reliability-nightly check frames bench memory experiments leaderboard confirmation clean
 
 setup: $(VENV)/.ready
 
@@ -93,9 +93,13 @@ experiments: setup
 	$(BIN)/wdistill reproduce cifar10 svhn $(PAPER_MODELS) --workers 2
 	$(BIN)/wdistill reproduce small-celeba small-temperature --workers 2
 
-# 27 tasks, two or three sizes of the gold set, five trials each, eight to confirm: resumable; the data sets must be prepared
+# 14 tasks, three sizes of the gold set, five trials each: resumable; the data sets must be prepared
 leaderboard: setup
 	$(BIN)/python -m experiments.leaderboard --workers 2
+
+# 13 tasks, two or three sizes of the gold set, eight trials each: best against its rivals, and its forecast; resumable
+confirmation: setup
+	$(BIN)/python -m experiments.confirmation --workers 2
 
 clean:
 	rm -rf $(VENV) $(FRAMES) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

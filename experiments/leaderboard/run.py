@@ -221,7 +221,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m experiments.leaderboard", description="The leaderboard of methods.", allow_abbrev=False
     )
     known = [task.name for task in TASKS]
-    parser.add_argument("--tasks", nargs="+", choices=known, default=known, metavar="TASK", help=", ".join(known))
+    before = [task.name for task in FORMER]
+    parser.add_argument("--tasks", nargs="+", choices=known, default=before, metavar="TASK", help=", ".join(known))
     parser.add_argument("--gold", nargs="+", type=int, default=list(GOLD), metavar="N", help="sizes of the gold set")
     parser.add_argument(
         "--trials", type=int, metavar="N", help="of every task and size (default: 5, of a confirmation task 8); 0 only draws"

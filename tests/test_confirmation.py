@@ -1,0 +1,111 @@
+"""The confirmation: a trial has every rival, and each goal is judged as it is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from experiments.confirmation import run as confirmation
+from experiments.confirmation.judge import below, board, forecasts, gaps, judged, regrets, verdicts
+from experiments.confirmation.rivals import BASE, DOUBLY_ROBUST, FINE_TUNED, LABELS, arms_of, rivals_in
+from experiments.confirmation.trial import train_arms, trial
+from experiments.leaderboard.models import fitted
+from experiments.leaderboard.stacked import predictions
+from experiments.leaderboard.trial import context_of, split_rows
+from tests.test_leaderboard import EXTERNAL, GOLD, TINY
+
+
+def line(task: str, gold: int, number: int, told: float = 2.0, **arms: float) -> dict[str, Any]:
+    """A made-up trial: arms over an accuracy of 80, and a forecast of so many points ± 1.5."""
+    accuracy = {BASE: 80.0, LABELS: 78.0, "best": 82.0, "truth+gold": 90.0} | arms
+    span = [told, told - 1.5, told + 1.5]
+    return {"task": task, "gold": gold, "trial": number, "accuracy": accuracy, "macro_f1": accuracy,
+            "forecast": {"soft": {"accuracy": span, "macro-f1": span}}}  # fmt: skip
+
+
+def test_a_trial_has_all_arms_and_forecasts() -> None:
+    found = trial(TINY, None, GOLD, 0)
+    rivals = rivals_in(found["accuracy"])
+    both = (BASE, "recalibrated+gold", "retrained+gold")
+    wanted = {*both, *(f"{name}, hard" for name in both), LABELS, "retrained-recalibrated+gold", "temperature-scaled+gold"}
+    assert set(rivals) == {*wanted, "paper+gold", "mixed+gold", DOUBLY_ROBUST, FINE_TUNED}
+    assert set(found["accuracy"]) == {*rivals, "best", "best, hard", "oracle+gold", "truth+gold", "shuffled+gold"}
+    assert found["macro_f1"].keys() == found["accuracy"].keys()
+    assert all(low < value < high for each in found["forecast"].values() for value, low, high in each.values())
+    assert json.loads(json.dumps(found)) == found
+
+
+@pytest.mark.slow
+def test_a_frozen_teacher_is_not_retrained() -> None:
+    found = trial(EXTERNAL, None, GOLD, 0)
+    assert not any("retrained" in name for name in found["accuracy"])
+
+
+@pytest.mark.slow
+def test_arms_are_trained_as_if_each_were_alone() -> None:
+    """Two arms by themselves against the same two among all: the same students, up to rounding."""
+    pool = TINY.pool(None)
+    labeled, validation, unlabeled, external = split_rows(TINY, pool, GOLD, 0)
+    first = pool.inputs[labeled], pool.labels[labeled], pool.classes, np.ones((1, len(labeled)), bool)
+    student = fitted(TINY.student, *first, 0, TINY.pretraining, rate=TINY.rate)
+    context = context_of(TINY, pool, (labeled, validation, unlabeled, external), student, 0)
+    arms = arms_of(context)
+    few = {name: arms[name] for name in (BASE, "best")}
+    rows, inputs = (labeled, validation, unlabeled), torch.from_numpy(pool.test_inputs)
+    all_of_them, alone = (train_arms(TINY, pool, rows, student, context, each, 0) for each in (arms, few))
+    for name in (BASE, "best", DOUBLY_ROBUST, FINE_TUNED):
+        assert np.allclose(predictions(all_of_them[name], inputs), predictions(alone[name], inputs), atol=1e-3), name
+
+
+def test_a_loss_is_significant_only_beyond_chance_and_after_holm() -> None:
+    lines = [line("a", 500, i, rival=82.5 + 0.1 * i) for i in range(8)] + [
+        line("b", 500, i, rival=80.0 + i) for i in range(8)
+    ]
+    found = below(lines, "rival", 500)
+    assert found["a"] < 0.05 < found["b"]
+    assert not next(each for each in verdicts(lines) if each.goal.startswith("(a)")).reached
+    assert below(lines[:2], "rival", 500) == {}  # two trials say nothing
+
+
+def test_regret_is_to_the_best_rival_of_every_task_in_hindsight() -> None:
+    lines = [line("a", 500, i, one=83.0, two=70.0) for i in range(3)] + [
+        line("b", 500, i, one=70.0, two=81.0) for i in range(3)
+    ]
+    assert regrets(lines, 500) == pytest.approx({"a": 1.0, "b": -1.0})
+    assert regrets(lines, 500, (BASE, LABELS)) == pytest.approx({"a": -2.0, "b": -2.0})
+    assert gaps(lines, "best", BASE)["a", 500] == [2.0] * 3
+    goals = {each.goal[:3]: each for each in verdicts(lines) if not each.goal.startswith("(d)")}
+    assert goals["(c)"].reached and goals["(c)"].value == "+2.00"
+
+
+def test_a_forecast_is_judged_by_tasks_by_trials_and_against_a_constant() -> None:
+    lines = [line("a", 500, i, told=2.5) for i in range(4)] + [line("b", 500, i, told=4.9, best=84.0) for i in range(4)]
+    lines.append(line("c", 500, 0, told=0.0))
+    found = forecasts(lines)
+    assert found.cells == {("a", 500): (2.5, 2.0), ("b", 500): (pytest.approx(4.9), 4.0), ("c", 500): (0.0, 2.0)}
+    assert found.within == pytest.approx(2 / 3) and found.held == pytest.approx(8 / 9)
+    assert found.rms == pytest.approx(np.sqrt((0.25 + 0.81 + 4) / 3)) and found.constant_rms == pytest.approx(
+        np.std([2, 4, 2])
+    )
+    assert "missed" in judged(lines) and "reached" in judged(lines)
+
+
+def test_the_board_has_means_over_tasks() -> None:
+    text = board([line("a", 500, 0), line("a", 500, 1, best=83.0), line("b", 500, 0), line("b", 500, 1)])
+    assert "| best | +2.25 ± 0.25 (2) |" in text and "| labels+gold | −2.00 ± 0.00 (2) |" in text
+
+
+def test_the_command_runs_what_is_missing_and_judges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(confirmation, "run_all", lambda wanted, *more: None)
+    assert confirmation.main(["--results", str(tmp_path), "--trials", "0"]) == 0
+    assert "no trials yet" in capsys.readouterr().out
+    tasks = [TINY]
+    assert confirmation.missing([], tasks, [30, 100], 2) == [("tiny", n, i) for i in (0, 1) for n in (30, 100)]
+    assert confirmation.missing([line("tiny", 30, 0)], tasks, [30], 2) == [("tiny", 30, 1)]
