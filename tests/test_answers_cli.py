@@ -89,7 +89,7 @@ def test_details_are_all_tables_and_all_texts(tmp_path: Path, capsys: pytest.Cap
 
 WORKING = (
     "help answers gold pool plan details inputs targets classes escape_formulas text label id gold_id answer stated alias "
-    "refusals"
+    "refusals metric targets_from"
 )
 VALUES = {"kind": "logits", "soft_labels": None, "renormalize": None, "allow_subset": None}
 

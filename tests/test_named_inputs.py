@@ -354,7 +354,7 @@ def test_best_has_no_forest_of_inputs_by_name_and_advice_goes_on(tmp_path: Path)
     folder = tmp_path / "run"
     advice = advise(big, small, **texts(), recipe=QUICK, run=folder)
     report = go(recipe=QUICK, rule=best, run=folder)
-    assert report.outcome.arms["best"].why == advice.choice.why
+    assert report.outcome.arms["best"].why == advice.correction.why
     assert {path.name.partition("-")[0] for path in (folder / "auxiliary").iterdir()} == {"second", "retrained"}
 
 

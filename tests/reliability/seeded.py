@@ -293,8 +293,8 @@ DEFECTS = (
     Defect(
         "a resumed training forgets its weights",
         "wdistill/training/loop.py",
-        """        if self.state.refreshes and self.stage.restore:""",
-        """        if False:""",
+        """            if member.state.refreshes and member.stage.restore:""",
+        """            if False:""",
         pytest_check(STOPPED),
     ),
     Defect(
