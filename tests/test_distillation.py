@@ -82,8 +82,9 @@ def test_arms_are_paired(reference: Report) -> None:
     several = go(rule=[unweighted, debiased, fidelity, oracle, shuffled(), wdistill.compose(debiased, fidelity)])
     assert list(several.students) == ["unweighted", "debiased", "fidelity", "oracle", "shuffled", "debiased,fidelity"]
     alone = go(rule=unweighted)
-    assert students(alone)["unweighted"] == students(several)["unweighted"]
-    assert students(reference)["debiased"] == students(several)["debiased"]
+    for name, single in (("unweighted", alone), ("debiased", reference)):
+        for key, value in single.students[name].state_dict().items():  # up to rounding: several are trained as one model
+            torch.testing.assert_close(several.students[name].state_dict()[key], value, rtol=0, atol=1e-6)
     losses = {name: each.epochs[0].loss for name, each in several.outcome.arms.items()}
     assert losses["unweighted"] > losses["fidelity"] > losses["debiased,fidelity"]
     means = {name: each.refreshes[0].weights.mean for name, each in several.outcome.arms.items()}
