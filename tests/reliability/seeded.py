@@ -307,7 +307,7 @@ DEFECTS = (
     Defect(
         "a loss that is not finite is stepped on",
         "wdistill/training/loop.py",
-        """        if not math.isfinite(value):""",
+        """        if not math.isfinite(loss):""",
         """        if False:""",
         pytest_check(
             "tests/test_stage.py::test_a_loss_that_is_not_finite_stops_before_the_step_and_keeps_the_last_good_state"
