@@ -27,7 +27,7 @@ from experiments.lab.running import counting, processes
 from experiments.lab.trial import this_code
 from experiments.leaderboard.report import brief, overview, predicted_figure, table, validated
 from experiments.leaderboard.statistics import SIMPLE
-from experiments.leaderboard.tasks import FORMER, TASKS, Protocol, Task
+from experiments.leaderboard.tasks import CONFIRMING, FORMER, TASKS, Protocol, Task
 from experiments.leaderboard.transfer import TRANSFER, Line, fit_transfer, target_gains
 from wdistill.core import store
 from wdistill.core.errors import WdistillError
@@ -221,7 +221,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m experiments.leaderboard", description="The leaderboard of methods.", allow_abbrev=False
     )
     known = [task.name for task in TASKS]
-    before = [task.name for task in FORMER]
+    before = [task.name for task in TASKS if task not in CONFIRMING]
     parser.add_argument("--tasks", nargs="+", choices=known, default=before, metavar="TASK", help=", ".join(known))
     parser.add_argument("--gold", nargs="+", type=int, default=list(GOLD), metavar="N", help="sizes of the gold set")
     parser.add_argument(

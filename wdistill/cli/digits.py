@@ -68,7 +68,7 @@ MEANING = {
     "unweighted + gold": "the teacher's targets, gold as labels",
     "labels alone": "labeled and gold rows, no teacher",
     "paper + gold": "the same, with the paper's weights",
-    "best": "corrected targets, if gold says so",
+    "best": "corrected targets, gold as labels",
     "shuffled + gold": "control: those weights at random",
     "oracle + gold": "knows which targets are wrong",
     "unweighted": "the teacher's targets",
