@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdistill.core.errors import bad_input
-from wdistill.core.threads import one_thread
+from wdistill.core.threads import blocks, one_thread
 from wdistill.methods.context import Context, MethodArm, Supervision, supervise
 from wdistill.methods.posterior import cross_fitted
 from wdistill.methods.targets import Average, FittedTargets, fit_targets
@@ -21,6 +21,7 @@ from wdistill.methods.targets import Average, FittedTargets, fit_targets
 AUXILIARY_MODELS = ("second", "forest", "retrained")  # another student, a random forest, and the teacher, all with gold
 FEWEST = 10  # gold rows, at least, to fit and to evaluate on
 PRIOR_ROWS = 20.0  # weight of the prior advantage, in differing gold rows
+BLOCK = 1 << 14  # unlabeled rows whose targets are computed at once
 TINY = 1e-4  # a probability of 0 counts as this much
 
 
@@ -83,13 +84,14 @@ def correct_targets(context: Context) -> Correction:
 
 def estimate_gain(context: Context, targets: FittedTargets) -> GainEstimate:
     """What these targets gain over the teacher's, from the gold rows."""
-    teacher, teacher_gold, labels = context.unlabeled["teacher"], context.validation["teacher"], context.labels
-    rows, of_gold, of_unlabeled = np.arange(len(labels)), targets.out_of_fold, targets.of(context.unlabeled)
+    teacher_gold, labels = context.validation["teacher"], context.labels
+    rows, of_gold = np.arange(len(labels)), targets.out_of_fold
     recalibrated = cross_fitted({"teacher": teacher_gold}, labels, context.folds)
     gains = np.log(np.maximum(of_gold[rows, labels], TINY)) - np.log(recalibrated[rows, labels])
-    label, label_gold = teacher.argmax(axis=1), teacher_gold.argmax(axis=1)
-    differing, differing_gold = of_unlabeled.argmax(axis=1) != label, of_gold.argmax(axis=1) != label_gold
-    advantage = of_unlabeled.max(axis=1) - of_unlabeled[np.arange(len(label)), label]
+    label_gold = teacher_gold.argmax(axis=1)
+    differing_gold = of_gold.argmax(axis=1) != label_gold
+    advantage = _advantage(context, targets)
+    differing = advantage > 0
     return GainEstimate(
         likelihood=float(gains.mean()),
         likelihood_error=_standard_error(gains),
@@ -99,6 +101,19 @@ def estimate_gain(context: Context, targets: FittedTargets) -> GainEstimate:
         lost=int(np.sum(differing_gold & (label_gold == labels))),
         prior_advantage=float(advantage[differing].mean()) if differing.any() else 0.0,
     )
+
+
+def _advantage(context: Context, targets: FittedTargets) -> NDArray[np.float64]:
+    """Of unlabeled rows (n,), the probability of the targets' class minus that of the teacher's; 0 where both are the same.
+
+    Block by block, so that the targets of all rows are never in memory.
+    """
+    experts, n = context.unlabeled, len(context.unlabeled["teacher"])
+    parts = [np.zeros(0)]
+    for block in blocks(n, BLOCK):
+        own = targets.of({name: values[block] for name, values in experts.items()})
+        parts.append(own.max(axis=1) - own[np.arange(len(own)), experts["teacher"][block].argmax(axis=1)])
+    return np.concatenate(parts)
 
 
 def _why(context: Context, targets: FittedTargets, gain: GainEstimate) -> str:
