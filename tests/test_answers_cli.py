@@ -398,7 +398,7 @@ print(status("VmHWM") >> 20)
 @pytest.mark.proof
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_texts_of_another_table(tmp_path: Path) -> None:
-    """Ten times the rows, some 75 MB of texts more, in several passes: what grows are predictions and threads, 60 to 70 MB."""
+    """Ten times the rows, some 75 MB of texts more, in several passes: what grows, by 60 to 70 MB, are predictions."""
     peaks = []
     for n in (10_000, 100_000):
         rng = np.random.default_rng(0)
