@@ -151,6 +151,7 @@ class Inline:
 
 
 @pytest.mark.slow
+@pytest.mark.proof
 def test_an_old_folder_is_left_alone_and_the_same_demo_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,6 +28,7 @@ def content(folder: Path) -> dict[str, bytes | None]:
 
 @pytest.mark.kill
 @pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("name", ["data", "weigh"])
 def test_what_is_collected_is_what_a_disturbed_process_leaves(name: str, tmp_path: Path) -> None:
     inputs()

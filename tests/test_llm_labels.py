@@ -29,6 +29,7 @@ def check(printed: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.proof
 def test_the_example_reads_every_form_and_tells_every_arm() -> None:
     command = [sys.executable, "-W", "error", str(EXAMPLES / "llm_labels.py")]
     done = subprocess.run(command, env=SMALL, capture_output=True, encoding="utf-8", timeout=900)
