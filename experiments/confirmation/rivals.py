@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -65,8 +66,6 @@ NOT_RIVALS = ("best", "best, hard", "oracle+gold", "truth+gold", "shuffled+gold"
 
 def arms_of(context: Context) -> dict[str, Supervision]:
     """The supervision of every arm; a teacher that cannot be retrained has fewer."""
-    from dataclasses import replace
-
     kept = {name for name in (*BOTH, *SOFT) if "retrained" in context.validation or not name.startswith("retrained")}
     hard = replace(context, targets="hard")
     found = {name: method(context) for name, method in {**BOTH, **SOFT}.items() if name in kept}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from experiments.leaderboard.models import fitted
 from experiments.leaderboard.pools import Pool
 from experiments.leaderboard.stacked import Students, predictions, train
 from experiments.leaderboard.tasks import Task
-from experiments.leaderboard.trial import BATCH, context_of, split_rows
+from experiments.leaderboard.trial import BATCH, context_of, split_rows, taught
 from wdistill.methods.best import correct_targets
 from wdistill.methods.context import Context, Supervision, one_hot, supervise
 from wdistill.methods.crossfit import Ints
@@ -91,7 +92,7 @@ def train_arms(
     labeled, validation, unlabeled = rows
     names = [*arms, DOUBLY_ROBUST]
     lessons = [*arms.values(), arms[BASE]]
-    targets, weights = _taught(pool, rows, lessons)
+    targets, weights = taught(pool, rows, lessons)
     start, stop, ratio = len(labeled), len(labeled) + len(validation), len(unlabeled) / len(validation)
     own = torch.from_numpy(one_hot(pool.labels[validation], pool.classes) - context.validation["teacher"]).float()
     plain = targets[-1, start:stop].clone()
@@ -133,17 +134,15 @@ def train_pilots(
     seed: int,
 ) -> dict[str, PilotPredictions]:
     """Pilots with soft and with hard targets: what they predict for the rows that none of them was taught."""
-    from dataclasses import replace
-
     labeled, validation, unlabeled = rows
-    taught, judged = pilot_rows(len(unlabeled), seed)
+    learned, judged = pilot_rows(len(unlabeled), seed)
     lessons = [
-        supervise(each[taught], replace(context, targets=targets)).with_gold
+        supervise(each[learned], replace(context, targets=targets)).with_gold
         for targets in ("soft", "hard")
         for each in (context.unlabeled["teacher"], corrected)
     ]
-    parts = labeled, validation, unlabeled[taught]
-    targets, weights = _taught(pool, parts, lessons)
+    parts = labeled, validation, unlabeled[learned]
+    targets, weights = taught(pool, parts, lessons)
     pilots = student.copies(len(lessons))
     inputs = torch.from_numpy(pool.inputs[np.concatenate(parts)])
     train(pilots, inputs, targets, weights, epochs=task.epochs, seed=seed, batch=BATCH, rate=task.rate)
@@ -152,16 +151,6 @@ def train_pilots(
         "soft": PilotPredictions(corrected[judged], predicted[0], predicted[1]),
         "hard": PilotPredictions(corrected[judged], predicted[2], predicted[3]),
     }
-
-
-def _taught(pool: Pool, rows: tuple[Ints, Ints, Ints], lessons: list[Supervision]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Targets (S, n, K) and weights (S, n) of labeled, gold and unlabeled rows."""
-    labeled, validation, _ = rows
-    truth = one_hot(pool.labels[np.concatenate([labeled, validation])], pool.classes)
-    targets = np.stack([np.concatenate([truth, each.targets]) for each in lessons])
-    ones, gold = np.ones(len(labeled)), np.ones(len(validation))
-    weights = np.stack([np.concatenate([ones, each.gold * gold, each.weights]) for each in lessons])
-    return torch.from_numpy(targets).float(), torch.from_numpy(weights).float()
 
 
 def _accuracy(distributions: Floats, truth: Ints) -> float:

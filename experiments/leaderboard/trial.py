@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,14 +104,9 @@ def train_all(
 ) -> dict[str, Ints]:
     """The second stage of all methods at once; the classes of the test rows (n,) that each predicts at its end."""
     labeled, validation, unlabeled = rows
-    first, classes = len(labeled) + len(validation), pool.classes
+    first = len(labeled) + len(validation)
     different, place = distinct(supervisions)
-    truth = one_hot(pool.labels[np.concatenate([labeled, validation])], classes)
-    targets = np.stack([np.concatenate([truth, each.targets]) for each in different])
-    ones, gold = np.ones(len(labeled)), np.ones(len(validation))
-    weights = torch.from_numpy(
-        np.stack([np.concatenate([ones, each.gold * gold, each.weights]) for each in different])
-    ).float()
+    targets, weights = taught(pool, rows, different)
     students = student.copies(len(different))
 
     def refresh(epoch: int, now: Students) -> None:
@@ -128,7 +123,7 @@ def train_all(
     train(
         students,
         torch.from_numpy(pool.inputs[np.concatenate([labeled, validation, unlabeled])]),
-        torch.from_numpy(targets).float(),
+        targets,
         weights,
         epochs=task.epochs,
         seed=seed,
@@ -140,6 +135,18 @@ def train_all(
     )
     predicted = predictions(students, torch.from_numpy(pool.test_inputs)).argmax(axis=2)
     return {name: predicted[at] for name, at in place.items()}
+
+
+def taught(
+    pool: Pool, rows: tuple[Ints, Ints, Ints], supervisions: Sequence[Supervision]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Targets (S, n, K) and weights (S, n) of labeled, gold and unlabeled rows, for students side by side."""
+    labeled, validation, _ = rows
+    truth = one_hot(pool.labels[np.concatenate([labeled, validation])], pool.classes)
+    targets = np.stack([np.concatenate([truth, each.targets]) for each in supervisions])
+    ones, gold = np.ones(len(labeled)), np.ones(len(validation))
+    weights = np.stack([np.concatenate([ones, each.gold * gold, each.weights]) for each in supervisions])
+    return torch.from_numpy(targets).float(), torch.from_numpy(weights).float()
 
 
 def distinct(supervisions: Mapping[str, Supervision]) -> tuple[list[Supervision], dict[str, int]]:
