@@ -77,8 +77,8 @@ def test_correct_the_targets_where_others_know_and_the_gain_is_near_the_true_one
     assert points > 3 and abs(found.gain.points - points) < 0.5 * points
     assert found.gain.interval.low < found.gain.points and found.forecast is None
     by_name = {each.name: each for each in found.detectors}
-    assert by_name["posterior of all"].auc > by_name["learned error"].auc > 0.6
-    assert 0 < by_name["posterior of all"].auc_error < 0.05 and by_name["posterior of all"].calibration_error < 0.1
+    assert by_name["corrected targets"].auc > by_name["learned error"].auc > 0.6
+    assert 0 < by_name["corrected targets"].auc_error < 0.05 and by_name["corrected targets"].calibration_error < 0.1
     assert found.accuracies["corrected, on gold"].low > found.accuracies["teacher"].value
     expected = found.accuracies["corrected, expected"]
     assert expected.value == pytest.approx(found.teacher.value + found.correction.gain.gain)

@@ -409,7 +409,7 @@ def test_advice_is_the_verdict_then_few_reasons_and_all_tables_on_demand(
     text = "\n".join(lines[len(short) :])
     assert "150 gold rows, 400 unlabeled rows. In brackets: 95 % intervals." in text and "All tables" not in text
     assert max(map(len, text.splitlines())) <= 80
-    assert "llm alone" in text and "forest alone" in text and "posterior of all" in text and "Look first" not in text
+    assert "llm alone" in text and "forest alone" in text and "corrected targets" in text and "Look first" not in text
     accuracy = np.mean(GOLD["teacher"].argmax(axis=1) == GOLD["label"])
     assert f"{100 * accuracy:.1f} % (" in text
     with plan.open() as file:

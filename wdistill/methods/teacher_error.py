@@ -136,7 +136,7 @@ def detectors(context: Context, errors: Mapping[str, Floats], posterior: Floats)
     return (
         _finder("teacher's margin", -margin(teacher), certain, wrong),
         *(_finder(name, chances, chances, wrong) for name, chances in errors.items()),
-        _finder("posterior of all", doubt, doubt, wrong),
+        _finder("corrected targets", doubt, doubt, wrong),
     )
 
 
