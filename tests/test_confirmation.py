@@ -12,12 +12,16 @@ import torch
 
 from experiments.confirmation import run as confirmation
 from experiments.confirmation.judge import below, board, forecasts, gaps, judged, regrets, verdicts
+from experiments.confirmation.report import brief, table
 from experiments.confirmation.rivals import BASE, DOUBLY_ROBUST, FINE_TUNED, LABELS, arms_of, rivals_in
 from experiments.confirmation.trial import train_arms, trial
+from experiments.lab import results
 from experiments.leaderboard.models import fitted
 from experiments.leaderboard.stacked import predictions
+from experiments.leaderboard.tasks import TASKS
 from experiments.leaderboard.trial import context_of, split_rows
 from tests.test_leaderboard import EXTERNAL, GOLD, TINY
+from wdistill.report.words import signed
 
 
 def line(task: str, gold: int, number: int, told: float = 2.0, **arms: float) -> dict[str, Any]:
@@ -109,3 +113,27 @@ def test_the_command_runs_what_is_missing_and_judges(
     tasks = [TINY]
     assert confirmation.missing([], tasks, [30, 100], 2) == [("tiny", n, i) for i in (0, 1) for n in (30, 100)]
     assert confirmation.missing([line("tiny", 30, 0)], tasks, [30], 2) == [("tiny", 30, 1)]
+
+
+def test_tables_and_figure_are_made_of_the_lines(tmp_path: Path) -> None:
+    found = trial(TINY, None, GOLD, 0)
+    machine = {"processor": "a processor", "torch": "1", "scikit-learn": "2"}
+    lines = [{**found, "trial": number, "commit": "1234567", "environment": machine} for number in range(2)]
+    confirmation.draw(lines, [TINY], 8, tmp_path)
+    text = (tmp_path / "tables" / "confirmation.md").read_text()
+    gain = found["accuracy"]["best"] - found["accuracy"][BASE]
+    assert "2 of 8 trials have been run." in text and "| (a) tasks where best" in text and "commit 1234567" in text
+    assert f"| tiny | {GOLD} | {signed(gain)} ± 0.00 |" in text and "cannot be judged yet" in text
+    assert b"<svg" in (tmp_path / "figures" / "confirmation.svg").read_bytes()
+    assert "forecast" in brief(lines, [TINY], 8) and "#### All tasks" not in brief(lines, [TINY], 8)
+
+
+def test_documents_show_what_the_lines_say() -> None:
+    tasks = [task for task in TASKS if task.half == "confirmation"]
+    names = {task.name for task in tasks}
+    known = [line for line in results.read(confirmation.LINES, confirmation.NEEDED) if line["task"] in names]
+    every = sum(task.trials for task in tasks for gold in confirmation.GOLD if gold <= task.most_gold)
+    remedy = "run: python -m experiments.confirmation --trials 0"
+    assert (confirmation.HERE / "tables" / "confirmation.md").read_text() == table(known, tasks, every), remedy
+    shown = (confirmation.HERE.parent / "docs" / "results.md").read_text()
+    assert brief(known, tasks, every) in shown, remedy

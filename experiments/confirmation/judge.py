@@ -10,14 +10,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from experiments.confirmation.rivals import BASE, LABELS, rivals_in
-from experiments.lab.tables import markdown
+from experiments.lab.tables import MISSING, markdown
 from wdistill.methods.statistics import holm
 from wdistill.report.accuracies import EQUAL, FEWEST, t_test
 from wdistill.report.words import signed
@@ -32,12 +32,12 @@ WITHIN, HELD, OF_CONSTANT = 0.8, 0.9, 0.6
 
 @dataclass(frozen=True)
 class Verdict:
-    """One goal: what it asks for, what the lines show, and whether it is reached."""
+    """One goal: what it asks for, what the lines show, and whether it is reached; None where no line tells."""
 
     goal: str
     target: str
     value: str
-    reached: bool
+    reached: bool | None
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,18 @@ def below(lines: Sequence[Line], rival: str, gold: int, metric: str = "accuracy"
     return dict(zip(tested, holm([_chance_below(values) for values in tested.values()]), strict=True))
 
 
+def rival_gaps(lines: Sequence[Line], cell: Cell, rivals: Sequence[str] | None = None) -> dict[str, list[float]]:
+    """Points of every rival over `best` on one task, trial by trial; of those that all trials have."""
+    here = [line["accuracy"] for line in lines if (line["task"], line["gold"]) == cell]
+    names = [name for name in rivals or rivals_in(here[0]) if all(name in arms for arms in here)]
+    return {name: [arms[name] - arms["best"] for arms in here] for name in names}
+
+
 def regrets(lines: Sequence[Line], gold: int, rivals: Sequence[str] | None = None) -> dict[str, float]:
     """By task, the accuracy of the best of the rivals, each a mean over trials, minus that of `best`."""
-    found = {}
-    for task in dict.fromkeys(line["task"] for line in lines if line["gold"] == gold):
-        here = [line["accuracy"] for line in lines if line["task"] == task and line["gold"] == gold]
-        names = [name for name in rivals or rivals_in(here[0]) if all(name in arms for arms in here)]
-        found[task] = max(float(np.mean([arms[name] - arms["best"] for arms in here])) for name in names)
-    return found
+    tasks = dict.fromkeys(line["task"] for line in lines if line["gold"] == gold)
+    every = {task: rival_gaps(lines, (task, gold), rivals).values() for task in tasks}
+    return {task: max(float(np.mean(values)) for values in each) for task, each in every.items()}
 
 
 def forecasts(lines: Sequence[Line], targets: str = "soft", metric: str = "accuracy") -> Forecasts:
@@ -96,7 +100,8 @@ def forecasts(lines: Sequence[Line], targets: str = "soft", metric: str = "accur
         cells.setdefault((line["task"], line["gold"]), []).append((value, observed))
         inside.append(low <= observed <= high)
     means = {cell: np.mean(pairs, axis=0) for cell, pairs in cells.items()}
-    return Forecasts({cell: (float(a), float(b)) for cell, (a, b) in means.items()}, float(np.mean(inside)))
+    held = float(np.mean(inside)) if inside else float("nan")
+    return Forecasts({cell: (float(a), float(b)) for cell, (a, b) in means.items()}, held)
 
 
 def verdicts(lines: Sequence[Line]) -> list[Verdict]:
@@ -112,30 +117,36 @@ def verdicts(lines: Sequence[Line]) -> list[Verdict]:
     ]
     found = [Verdict("(a) tasks where best is significantly below a simple rival", "0", _listed(lost), not lost)]
     for gold, most in REGRET.items():
-        values = list(regrets(lines, gold).values())
-        mean = float(np.mean(values)) if values else float("nan")
-        found.append(Verdict(f"(b) mean regret, {gold} gold rows", f"at most {most}", f"{mean:+.2f}", mean <= most))
-    over = [-each for each in regrets(lines, 500, (BASE, LABELS)).values()]
-    mean = float(np.mean(over)) if over else float("nan")
-    found.append(
-        Verdict(f"(c) gain over the better of {BASE} and {LABELS}, 500", f"at least {GAIN}", signed(mean), mean >= GAIN)
-    )
+        regret = _mean_of(regrets(lines, gold).values())
+        reached = None if regret is None else regret <= most
+        found.append(Verdict(f"(b) mean regret, {gold} gold rows", f"at most {most}", _points(regret), reached))
+    gain = _mean_of(-each for each in regrets(lines, 500, (BASE, LABELS)).values())
+    reached = None if gain is None else gain >= GAIN
+    over = f"(c) gain over the better of {BASE} and {LABELS}, 500 gold rows"
+    found.append(Verdict(over, f"at least {GAIN}", _points(gain), reached))
     told = forecasts(lines)
     ratio = told.rms / told.constant_rms if told.constant_rms else float("inf")
     of = f"of {len(told.cells)} tasks and sizes"
     found += [
-        Verdict("(d) forecasts within ±1 point", f"{WITHIN:.0%}", f"{told.within:.0%} {of}", told.within >= WITHIN),
-        Verdict("(d) single trials inside the interval", f"{HELD:.0%}", f"{told.held:.0%}", told.held >= HELD),
-        Verdict("(d) error, as a share of a constant's", f"{OF_CONSTANT}", f"{ratio:.2f}", ratio <= OF_CONSTANT),
+        Verdict(
+            "(d) forecasts within ±1 point",
+            f"{100 * WITHIN:.0f} %",
+            f"{100 * told.within:.0f} % {of}",
+            told.within >= WITHIN,
+        ),
+        Verdict(
+            "(d) single trials inside the interval", f"{100 * HELD:.0f} %", f"{100 * told.held:.0f} %", told.held >= HELD
+        ),
+        Verdict("(d) error, as a share of a constant's", f"at most {OF_CONSTANT}", f"{ratio:.2f}", ratio <= OF_CONSTANT),
     ]
     return found
 
 
 def judged(lines: Sequence[Line]) -> str:
     """The goals as a table in Markdown."""
-    header = ("goal", "target", "value", "")
-    rows = [(each.goal, each.target, each.value, "reached" if each.reached else "missed") for each in verdicts(lines)]
-    return markdown(header, rows)
+    words = {True: "reached", False: "missed", None: "cannot be judged yet"}
+    rows = [(each.goal, each.target, each.value, words[each.reached]) for each in verdicts(lines)]
+    return markdown(("goal, set before the runs", "required", "observed", "verdict"), rows)
 
 
 def board(lines: Sequence[Line], metric: str = "accuracy") -> str:
@@ -150,14 +161,24 @@ def board(lines: Sequence[Line], metric: str = "accuracy") -> str:
     return markdown(("arm", *(f"{gold:,} gold rows" for gold in sizes)), order)
 
 
+def _mean_of(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return float(np.mean(known)) if known else None
+
+
+def _points(value: float | None) -> str:
+    return MISSING if value is None else signed(value)
+
+
 def _mean(tasks: Sequence[Sequence[float]]) -> str:
     """Mean over tasks ± its standard error, and how many tasks there are."""
     if not tasks:
         return ""
     mean = float(np.mean([np.mean(values) for values in tasks]))
     errors = [np.std(values, ddof=1) / np.sqrt(len(values)) for values in tasks if len(values) > 1]
-    error = float(np.sqrt(np.sum(np.square(errors))) / len(tasks)) if len(errors) == len(tasks) else float("nan")
-    return f"{signed(mean)} ± {error:.2f} ({len(tasks)})"
+    if len(errors) < len(tasks):
+        return f"{signed(mean)} ({len(tasks)})"
+    return f"{signed(mean)} ± {float(np.sqrt(np.sum(np.square(errors))) / len(tasks)):.2f} ({len(tasks)})"
 
 
 def _listed(lost: Sequence[str]) -> str:

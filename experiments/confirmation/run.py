@@ -5,7 +5,8 @@ Command:  python -m experiments.confirmation [--half tuning] [--tasks …] [--go
 Data:     as the tasks of experiments/leaderboard/tasks.py say
 
 Every line is one trial: its own split, labeled set, teacher and student. The tuning half has the tasks that settings were
-chosen by; the confirmation half is judged.
+chosen by; the confirmation half is judged. Its tables and figure stand beside the lines, and the repository's own in its
+documents too.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from collections.abc import Sequence
 from concurrent.futures import as_completed
 from pathlib import Path
 
-from experiments.confirmation.judge import Line, board, judged
+from experiments.confirmation.judge import Line
+from experiments.confirmation.report import brief, figure, table
 from experiments.lab import results
+from experiments.lab.documents import fill, mark
+from experiments.lab.figures import rendered
 from experiments.lab.running import counting, processes
 from experiments.lab.trial import this_code
 from experiments.leaderboard.tasks import TASKS, Task
@@ -26,6 +30,9 @@ from wdistill.core.errors import WdistillError
 from wdistill.report.words import count
 
 HERE = Path(__file__).resolve().parent.parent
+DOCUMENTS = (HERE.parent / "docs" / "results.md",)
+MARK = mark("confirmation", "python -m experiments.confirmation")
+LINES = HERE / "results" / "confirmation.jsonl"
 GOLD = (100, 500, 2000)
 NEEDED = ("task", "gold", "trial", "accuracy", "macro_f1", "forecast", "seconds", "commit")
 
@@ -65,6 +72,16 @@ def run_all(wanted: Sequence[tuple[str, int, int]], file: Path, root: Path | Non
             done(f"{line['task']}, {line['gold']:,} gold rows, trial {line['trial']}")
 
 
+def draw(known: Sequence[Line], tasks: Sequence[Task], wanted: int, folder: Path) -> None:
+    """The tables and the figure of the confirmation half, made of its lines."""
+    for name in ("tables", "figures"):
+        store.make_folder(folder / name, parents=True)
+    store.write_bytes(folder / "tables" / "confirmation.md", table(known, tasks, wanted).encode())
+    store.write_bytes(folder / "figures" / "confirmation.svg", rendered(figure(known, tasks)))
+    if folder.resolve() == HERE:
+        fill(DOCUMENTS, {MARK: brief(known, tasks, wanted)})
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run what has no line yet, then judge; every error becomes a message and an exit code."""
     parser = argparse.ArgumentParser(prog="python -m experiments.confirmation", allow_abbrev=False)
@@ -78,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--results", type=Path, default=HERE, metavar="FOLDER", help="where lines are (default: experiments/)"
     )
     given = parser.parse_args(argv)
-    file = given.results / "results" / "confirmation.jsonl"
+    file = given.results / "results" / LINES.name
     tasks = [task for task in TASKS if task.half == given.half and (given.tasks is None or task.name in given.tasks)]
     try:
         wanted = missing(results.read(file, NEEDED), tasks, given.gold, given.trials)
@@ -92,6 +109,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not known:
         print("no trials yet")
         return 0
-    for text in (board(known), board(known, "macro_f1"), judged(known)):
-        print(text, end="\n\n")
+    every = sum(task.trials for task in tasks for gold in given.gold if gold <= task.most_gold)
+    print(table(known, tasks, every))
+    if given.half == "confirmation" and given.tasks is None:
+        draw(known, tasks, every, given.results)
     return 0

@@ -316,18 +316,34 @@ def _pairs(numbers: Mapping[str, str]) -> str:
 def overview(plan: Protocol, lines: Sequence[Line]) -> Figure:
     """Every task of the confirmation half, a panel for each number of gold rows."""
     by_method = {name: gains(lines, name) for name in DRAWN}
-    tasks = [task.name for task in plan.half("confirmation")]
+    return tasks_figure([task.name for task in plan.half("confirmation")], plan.gold, by_method, DRAWN)
+
+
+def tasks_figure(
+    tasks: Sequence[str],
+    sizes: Sequence[int],
+    by_method: Mapping[str, Mapping[Key, Gain]],
+    looks: Mapping[str, tuple[str, str]],
+) -> Figure:
+    """A point for each task and method, in a panel for each size; `looks`: color and marker of the methods."""
 
     def draw(figure: Figure) -> None:
-        for axes, gold in zip(figure.subplots(1, len(plan.gold), sharex=True, sharey=True), plan.gold, strict=True):
-            _draw_tasks(axes, tasks, gold, by_method)
+        panels = figure.subplots(1, len(sizes), sharex=True, sharey=True, squeeze=False)[0]
+        for axes, gold in zip(panels, sizes, strict=True):
+            _draw_tasks(axes, tasks, gold, by_method, looks)
             axes.set_title(f"{gold:,} gold rows")
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(DRAWN))
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(looks))
 
-    return _drawn(draw, 3.2 * len(plan.gold), 0.9 + 0.55 * len(tasks))
+    return _drawn(draw, 3.2 * len(sizes), 0.9 + 0.55 * len(tasks))
 
 
-def _draw_tasks(axes: Axes, tasks: Sequence[str], gold: int, by_method: Mapping[str, Mapping[Key, Gain]]) -> None:
+def _draw_tasks(
+    axes: Axes,
+    tasks: Sequence[str],
+    gold: int,
+    by_method: Mapping[str, Mapping[Key, Gain]],
+    looks: Mapping[str, tuple[str, str]],
+) -> None:
     """A point and its standard error for each task and method."""
     axes.axvline(0, color=GREY, linewidth=1)
     for i, (name, by_task) in enumerate(by_method.items()):
@@ -335,7 +351,7 @@ def _draw_tasks(axes: Axes, tasks: Sequence[str], gold: int, by_method: Mapping[
         means, errors = [gain.mean for _, gain in known], [gain.error or 0.0 for _, gain in known]
         heights = [place + 0.15 * ((len(by_method) - 1) / 2 - i) for place, _ in known]
         edge: dict[str, Any] = {"markersize": 6, "markeredgecolor": INK, "markeredgewidth": 0.5}
-        color, marker = DRAWN[name]
+        color, marker = looks[name]
         axes.errorbar(means, heights, xerr=errors, fmt=marker, color=color, capsize=2, label=name, **edge)
     for place in range(1, len(tasks)):
         axes.axhline(place - 0.5, color=PALE, linewidth=0.8)

@@ -46,7 +46,7 @@ class Standing:
 
 def gains(lines: Iterable[Line], method: str, base: str = BASE, targets: str = "soft") -> dict[tuple[str, int], Gain]:
     """Points of a method over another, by task and number of gold rows."""
-    return {key: _gain(values) for key, values in _paired(lines, method, base, targets).items()}
+    return {key: gain_of(values) for key, values in _paired(lines, method, base, targets).items()}
 
 
 def standing(lines: Sequence[Line], method: str, gold: int, base: str = BASE, targets: str = "soft") -> Standing | None:
@@ -259,14 +259,14 @@ def _paired(lines: Iterable[Line], method: str, base: str, targets: str) -> dict
     return found
 
 
-def _gain(values: Sequence[float]) -> Gain:
+def gain_of(values: Sequence[float]) -> Gain:
     error = float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
     return Gain(float(np.mean(values)), error, len(values))
 
 
 def _chance_below(values: Sequence[float]) -> float:
     """p of a paired t-test, one-sided: of a mean as low as this where there is no difference."""
-    gain = _gain(values)
+    gain = gain_of(values)
     assert gain.error
     both = t_test(gain.mean / gain.error, gain.trials - 1)
     return both / 2 if gain.mean < 0 else 1 - both / 2
