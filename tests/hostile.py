@@ -74,7 +74,7 @@ def status(field: str) -> int:
 def _child(pipe: Connection, sources: list[str], matrices: Sequence[str], vectors: Sequence[str]) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (status("VmSize") + CEILING, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    before, start, rows, error = status("VmRSS"), time.monotonic(), None, ""
+    before, start, rows, error = status("VmRSS"), time.process_time(), None, ""
     try:
         (table,) = open_tables(sources, option="--unlabeled")
         rows = sum(len(chunk.ids) for chunk in table.chunks(matrices, vectors))
@@ -82,4 +82,4 @@ def _child(pipe: Connection, sources: list[str], matrices: Sequence[str], vector
         error = f"{type(declared).__name__}: {declared}"
     except Exception as other:
         error = f"undeclared {type(other).__name__}: {other}"
-    pipe.send((rows, error, status("VmHWM") - before, time.monotonic() - start))
+    pipe.send((rows, error, status("VmHWM") - before, time.process_time() - start))

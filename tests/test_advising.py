@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from tests.test_methods import case
-from wdistill.cli.advise import print_advice, reasons
+from wdistill.cli.advise import print_advice
+from wdistill.cli.reasons import reasons
 from wdistill.methods import advice, gold_plan
 from wdistill.methods.advice import (
     POSSIBLE,
@@ -263,7 +264,7 @@ def test_a_repeated_gold_row_answers_for_no_copy_of_itself(monkeypatch: pytest.M
     found, learned, asked = correct_targets(twice), set[float](), list[bool]()
 
     class Spy:
-        def __init__(self, given: dict[str, np.ndarray], labels: np.ndarray) -> None:
+        def __init__(self, given: dict[str, np.ndarray], labels: np.ndarray, weights: None) -> None:
             learned.clear()
             learned.update(given["teacher"][:, 0])
 

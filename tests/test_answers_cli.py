@@ -49,7 +49,7 @@ def test_a_plan_can_be_handed_to_an_annotator_as_it_is(
     assert cli.main(words("advise", tmp_path, form, "--plan", path)) == 0
     assert f"Rows to label next: {path}" in capsys.readouterr().out.splitlines()
     plan = read_plan(path)
-    assert list(plan) == ["id", "use", "text", "teacher"]
+    assert list(plan) == ["id", "use", "inclusion", "text", "teacher"]
     truth = dict(zip(ROWS.ids, zip(ROWS.texts, ROWS.labels, strict=True), strict=True))
     assert [truth[key] for key in plan["id"]] == list(zip(plan["text"], plan["teacher"], strict=True))
     assert len(plan["id"]) == len(set(plan["id"])) and not {*plan["id"]} & {*GOLD_ROWS.ids}
@@ -65,7 +65,7 @@ def test_a_plan_without_texts_has_the_teachers_label_and_formulas_are_escaped(tm
         csv.writer(file).writerows([head, *([key, f"=1+1, {text}", label] for key, text, label in lines)])
     sources = ["advise", "--answers", answers, "--gold", gold_csv(GOLD_ROWS, tmp_path), "--plan", tmp_path / "n.csv"]
     assert cli.main([*map(str, sources)]) == 0
-    assert list(read_plan(tmp_path / "n.csv")) == ["id", "use", "teacher"]
+    assert list(read_plan(tmp_path / "n.csv")) == ["id", "use", "inclusion", "teacher"]
     assert cli.main([*map(str, sources), "--text", "text", "--escape-formulas"]) == 0
     assert all(text.startswith("'=1+1, ") for text in read_plan(tmp_path / "n.csv")["text"])
     assert cli.main([*map(str, sources), "--text", "text"]) == 0
@@ -89,7 +89,7 @@ def test_details_are_all_tables_and_all_texts(tmp_path: Path, capsys: pytest.Cap
 
 WORKING = (
     "help answers gold pool plan details inputs targets classes escape_formulas text label id gold_id answer stated alias "
-    "refusals metric targets_from"
+    "refusals metric targets_from within price_gold price_teacher price_student price_error serve group inclusion"
 )
 VALUES = {"kind": "logits", "soft_labels": None, "renormalize": None, "allow_subset": None}
 

@@ -31,7 +31,7 @@ def test_every_room_imports_only_the_rooms_before_it_and_none_the_experiments() 
 def test_public_names_are_listed_and_there() -> None:
     public = {
         "Answers AnswersAdvice Arm BusyError CNN CheckpointError CifarResNet ConfigError Corrected Data EntropyMean Epoch",
-        "Evidence FileError Fitted advise_answers correct distill_answers read_answers",
+        "Evidence FileError Fitted advise_answers correct distill_answers read_answers Prices",
         "InputError LeakError MLP MobileNet NumericalError Outcome Recipe Refresh Report ResNet Rule Scores StorageError",
         "Streamed Training UnfinishedError WdistillError WdistillWarning Weighed advise arm best compose debiased",
         "debiasing_weight distill distortion entropy export_student fidelity load load_student margin oracle read_run rule",

@@ -402,7 +402,7 @@ def test_advice_is_the_verdict_then_few_reasons_and_all_tables_on_demand(
     short = capsys.readouterr().out.splitlines()
     assert short[0].startswith("Verdict: ") and max(map(len, short)) <= 80 and "pilot students" in short[4]
     assert short[1] == "150 gold rows, 400 unlabeled rows; intervals are 95 %."
-    assert len(short) <= 7 and short[-1] == "All tables: --details"
+    assert len(short) <= 8 and short[-1] == "All tables: --details"
     assert cli.main([*words, "--plan", str(plan), "--details"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[: len(short) - 1] == short[:-1] and lines[len(short) - 1].startswith("Rows to label next: ")

@@ -29,19 +29,19 @@ WAYS = (
 
 def test_totals_are_sums_of_what_is_bought_and_what_is_served() -> None:
     totals = {each.name: each for each in compare_costs(PRICES, 100_000, WAYS).totals}
-    assert totals["the teacher alone"].total.value == pytest.approx(100_000 * (0.01 + 0.2 * 0.10))
-    assert totals["gold alone"].total.value == pytest.approx(150 + 100_000 * (0.0001 + 0.2 * 0.20))
-    assert totals["both"].total.value == pytest.approx(150 + 100 + 100_000 * (0.0001 + 0.2 * 0.09))
-    more = totals["both, and 1,000 more gold rows"]
+    assert totals["the teacher"].total.value == pytest.approx(100_000 * (0.01 + 0.2 * 0.10))
+    assert totals["a student of labels alone"].total.value == pytest.approx(150 + 100_000 * (0.0001 + 0.2 * 0.20))
+    assert totals["a distilled student"].total.value == pytest.approx(150 + 100 + 100_000 * (0.0001 + 0.2 * 0.09))
+    more = totals["a distilled student, with 1,000 more gold rows"]
     assert more.before == 750 and more.total.value == pytest.approx(750 + 100_000 * (0.0001 + 0.2 * 0.08))
     assert more.total.low == pytest.approx(750 + 100_000 * (0.0001 + 0.2 * 0.06))
 
 
 def test_the_sentence_names_the_cheapest_and_when_another_would_be() -> None:
     few, many = (compare_costs(PRICES, served, WAYS) for served in (1_000, 10_000_000))
-    assert few.totals[0].name == "the teacher alone"
-    assert many.totals[0].name == "both, and 1,000 more gold rows"
-    text = "for 1,000 rows the teacher alone costs least: 30.00, 160.10 less than gold alone"
+    assert few.totals[0].name == "the teacher"
+    assert many.totals[0].name == "a distilled student, with 1,000 more gold rows"
+    text = "for 1,000 rows the teacher costs least: 30.00, 160.10 less than a student of labels alone"
     assert few.sentence == text
     assert "though their intervals overlap" in many.sentence and "they are even at 250,000 rows" in many.sentence
 

@@ -24,10 +24,12 @@ from wdistill import (
     Report,
     StorageError,
     WdistillWarning,
+    best,
     cli,
     distill_answers,
     load_student,
     read_run,
+    unweighted,
 )
 from wdistill.answers.frames import as_files
 from wdistill.answers.request import AnswerOptions, Sources
@@ -220,6 +222,19 @@ def test_a_run_of_other_classes_is_refused(tmp_path: Path) -> None:
     gold = {"id": list(GOLD.ids), "label": [f"z{label}" for label in labels(GOLD)["label"]]}
     with pytest.raises(ConfigError, match=r"a run of something else(.|\n)*class_names"):
         go(answers=renamed, gold=gold, run=tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_a_metric_names_a_class_as_the_answers_do(tmp_path: Path) -> None:
+    metric = f"f1:{CLASSES[-1]}"
+    recipe = {"epochs": 2, "student_epochs": 2, "metric": metric}
+    found = go(recipe=recipe, test=labels(TEST), rule=[unweighted, best]).outcome.judgement
+    assert {*found.students} == {"unweighted", "best"} and [gain.metric for gain in found.pool] == ["accuracy", metric]
+    for student in found.students.values():
+        assert student.fitted_on == "pool" and student.measured_on == "test" and student.rows == len(TEST.ids)
+        assert student.overall[0].name == metric and {each.name for each in student.by_class} == {*CLASSES}
+    with pytest.raises(ConfigError, match="of which class"):
+        go(recipe={**recipe, "metric": "f1:1"})
 
 
 def test_settings_that_answers_decide_are_refused() -> None:

@@ -73,6 +73,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
             np.save(folder / name / f"{column}.npy", values)
         write(folder / f"teacher-{name}.parquet", {"id": ids[::-1], "teacher": table()[name][::-1].astype(np.float32)})
     (folder / "recipe.toml").write_text(RECIPE)
+    (folder / "two.csv").write_text("0,1\n5,0\n")
     (folder / "their_models.py").write_text(MODELS)
     return folder
 
@@ -275,6 +276,10 @@ BAD: dict[str, tuple[Bad, str]] = {
     "two teachers": (lambda run: words(run, "--teacher", TEACHER), "one teacher at a time"),
     "a leak": (lambda run: words(run, "--validation", "labeled.npz"), "validation rows are among the labeled rows"),
     "no run": (lambda run: words(run)[:-4], "--run"),
+    "an unknown metric": (lambda run: words(run, "--metric", "f2"), "unknown metric"),
+    "a metric of no class": (lambda run: words(run, "--metric", "f1:3"), "f1 of which class?"),
+    "a metric without a decision": (lambda run: words(run, "--metric", "recall:1"), "no best decision"),
+    "costs of other classes": (lambda run: words(run, "--metric", "cost:two.csv"), "a cost matrix of other classes"),
 }
 
 
@@ -284,6 +289,24 @@ def test_errors_say_where_and_what_to_do(case: str, tmp_path: Path, capsys: pyte
     said = fails(capsys, *make(tmp_path / "run"))
     assert wanted in said and "to do: " in said
     assert not list((tmp_path / "run").glob("*/")) if (tmp_path / "run").exists() else True
+
+
+@pytest.mark.slow
+def test_a_metric_is_shown_and_its_decision_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "three.json").write_text("[[0, 1, 1], [9, 0, 1], [1, 1, 0]]")
+    assert cli.main(words(tmp_path / "run", "--metric", f"cost:{tmp_path / 'three.json'}", "--rule", "unweighted")) == 0
+    said = capsys.readouterr().out
+    assert "unweighted: cost" in said and "unweighted decides for the class of least expected cost" in said
+    (tmp_path / "three.json").unlink()
+    assert cli.main(["show", str(tmp_path / "run")]) == 0 and "cost by class" in capsys.readouterr().out
+    assert cli.main(["export", str(tmp_path / "run"), "--output", str(tmp_path / "student")]) == 0
+    described = json.loads((tmp_path / "student" / "student.json").read_text())["decision"]
+    assert described == {
+        "metric": "cost",
+        "offsets": [0.0] * 3,
+        "costs": [[0.0, 1.0, 1.0], [9.0, 0.0, 1.0], [1.0, 1.0, 0.0]],
+    }
+    assert cli.main(["verify", str(tmp_path / "run")]) == cli.main(["verify", str(tmp_path / "student")]) == 0
 
 
 def test_an_unknown_key_of_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

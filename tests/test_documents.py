@@ -79,6 +79,7 @@ def test_no_figure_is_left_over() -> None:
     made = {stem for item in ITEMS if any((known := read_lines(item, HERE)).values()) for stem in item.figures(known)}
     assert {path.stem for path in (HERE / "figures").glob("*.svg")} == made | {
         "claims",
+        "confirmation",
         "leaderboard",
         "leaderboard-predictions",
     }

@@ -458,6 +458,14 @@ def test_a_damaged_parquet_page_is_an_error_where_it_has_a_checksum(tmp_path: Pa
     assert rows_of(path)
 
 
+def test_a_parquet_file_that_declares_no_rows_but_has_some_is_refused(tmp_path: Path) -> None:
+    """Two flipped bits of the footer: they had made a table without rows of it."""
+    origin, damaged = fuzz.mutant(0, 563_737)
+    assert sum(a != b for a, b in zip(origin.content, damaged, strict=True)) == 1
+    with pytest.raises(FileError, match="no rows declared"):
+        fuzz.value(text(tmp_path / origin.file, damaged))
+
+
 @pytest.mark.slow
 def test_no_flipped_bit_of_a_parquet_file_with_checksums_changes_its_rows(tmp_path: Path) -> None:
     """A sample: all 58,984 flips of the fuzzer's two files were tried once, and none changed a row."""

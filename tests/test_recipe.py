@@ -36,6 +36,8 @@ def values(name: str) -> st.SearchStrategy[Any]:
         return st.lists(st.sampled_from(words), min_size=name == "rule", unique=True).map(tuple)
     if name == "targets_from":
         return st.sampled_from(("average", "posterior", "teacher", "retrained-recalibrated"))
+    if name == "metric":
+        return st.sampled_from(("accuracy", "macro-f1", "f1:1", "cost:[[0, 1], [2, 0]]"))
     if each.choices:
         return st.sampled_from(each.choices)
     if each.type is bool:

@@ -66,6 +66,8 @@ def test_what_is_proved_at_this_code_is_not_proved_again(tmp_path: Path, monkeyp
     assert "| a | 3 of 3 | all | 2 s | 1234567 |\n| b | 6 of 6 | all | 3 s | 1234567, 7654321 |\n" in shown
     assert "| c | not proved yet | all |" in page([Goal("c", "all", lambda: (1, []))], {})
     assert "| b | 3 of 3; 1 of 2 parts are proved |" in page(every, {("b", "2"): proof})
+    elsewhere = "| a | 9 of 9 | all | 2 s | abc1234 |"
+    assert elsewhere in page(every, {("b", "2"): proof}, f"# Before\n\n{elsewhere}\n")
 
 
 def test_the_page_has_the_table_of_files() -> None:

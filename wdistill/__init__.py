@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from wdistill.answers.api import Answers, Corrected, advise_answers, correct, read_answers
     from wdistill.answers.verdict import AnswersAdvice
     from wdistill.methods.best import best
+    from wdistill.methods.costs import Prices
     from wdistill.runs.arms import Arm, arm
     from wdistill.runs.folder import read_run
     from wdistill.runs.outcome import Epoch, Outcome, Refresh, Training
@@ -61,6 +62,7 @@ _LATER = {
     "MLP": "training.models.networks",
     "MobileNet": "training.models.mobilenet",
     "Outcome": "runs.outcome",
+    "Prices": "methods.costs",
     "Recipe": "runs.recipe",
     "Refresh": "runs.outcome",
     "Report": "training.run",
@@ -103,6 +105,7 @@ __all__ = [
     "MobileNet",
     "NumericalError",
     "Outcome",
+    "Prices",
     "Recipe",
     "Refresh",
     "Report",

@@ -3,7 +3,7 @@
 python -m tests.reliability                  `make reliability`: at most 15 minutes on two cores
 python -m tests.reliability --nightly        every operation, many more damages and mutants; it resumes
 python -m tests.reliability --only verify    goals whose name, or part, has this word
-python -m tests.reliability --write          docs/reliability.md, from all nightly proofs that were kept; proves nothing
+python -m tests.reliability --write          docs/reliability.md, from nightly proofs that were kept; its other rows stay
 
 A nightly goal that holds is kept (see kept.py), and is not proved again until the package or a test changes.
 """
@@ -111,9 +111,15 @@ def row(name: str, parts: list[Goal], proofs: dict[tuple[str, str], Proof]) -> s
     return f"| {name} | {held} | {parts[0].target} | {seconds} | {commits} |"
 
 
-def page(every: Iterable[Goal], proofs: dict[tuple[str, str], Proof]) -> str:
-    """docs/reliability.md."""
-    rows = [row(name, list(parts), proofs) for name, parts in groupby(every, key=lambda goal: goal.name)]
+def page(every: Iterable[Goal], proofs: dict[tuple[str, str], Proof], before: str = "") -> str:
+    """docs/reliability.md; a goal without a proof that was kept has its row of the page before, proved elsewhere."""
+    earlier = {line.split(" | ")[0]: line for line in before.splitlines() if line.count(" | ") == 4}
+    shown = [(name, list(parts)) for name, parts in groupby(every, key=lambda goal: goal.name)]
+    proved = {name for name, _ in proofs}
+    rows = [
+        row(name, parts, proofs) if name in proved else earlier.get(f"| {name}", row(name, parts, proofs))
+        for name, parts in shown
+    ]
     machines = "; ".join(dict.fromkeys(proof.machine for proof in proofs.values()))
     return "\n".join(
         [
@@ -159,7 +165,7 @@ def main() -> int:
     arguments = parser.parse_args()
     nightly, seed = arguments.nightly, arguments.seed
     if arguments.write:
-        PAGE.write_text(page(goals(True, seed), newest(kept(), seed)))
+        PAGE.write_text(page(goals(True, seed), newest(kept(), seed), PAGE.read_text()))
         return 0
     chosen = [goal for goal in goals(nightly, seed) if arguments.only in f"{goal.name}, {goal.part}"]
     rest = unproved(chosen, seed) if nightly else chosen

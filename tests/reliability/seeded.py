@@ -279,8 +279,8 @@ DEFECTS = (
     Defect(
         "a checkpoint is one step early",
         "wdistill/training/checkpointer.py",
-        """        record = {**asdict(state), "why\"""",
-        """        record = {**asdict(state), "step": max(0, state.step - 1), "why\"""",
+        """        record = {**asdict(state), "epochs": epochs,""",
+        """        record = {**asdict(state), "step": max(0, state.step - 1), "epochs": epochs,""",
         pytest_check(STOPPED),
     ),
     Defect(

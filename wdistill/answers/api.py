@@ -25,6 +25,8 @@ from wdistill.answers.verdict import AnswersAdvice
 from wdistill.answers.verdict import advise_answers as advise_files
 from wdistill.core.errors import empty
 from wdistill.core.settings import from_json
+from wdistill.methods.costs import Prices
+from wdistill.methods.questions import WITHIN, Questions
 from wdistill.weights.confidence import Floats
 
 
@@ -117,11 +119,25 @@ def correct(answers: Any, gold: Any = None, *, rows: Any = None, **options: Any)
 
 
 def advise_answers(
-    answers: Any, gold: Any = None, *, rows: Any = None, metric: str | None = None, **options: Any
+    answers: Any,
+    gold: Any = None,
+    *,
+    rows: Any = None,
+    metric: str | NDArray[Any] | None = None,
+    within: float = WITHIN,
+    prices: Prices | None = None,
+    serve: int | None = None,
+    **options: Any,
 ) -> AnswersAdvice:
-    """The verdict on answers and gold labels; the arguments are those of `correct`, and a `metric` such as macro-f1."""
+    """The verdict on answers and gold labels; the arguments are those of `correct`, and a `metric` such as macro-f1,
+    or an array of costs.
+
+    `within`: gold rows are counted for ± so many points. `prices`, `serve`: what it costs to serve so many rows.
+    """
+    questions = Questions(within, prices, serve)
     with as_files(answers=answers, gold=gold, rows=rows) as path:
-        return advise_files(Sources([path("answers") or ""], path("gold"), path("rows")), options_of(options), metric)
+        sources = Sources([path("answers") or ""], path("gold"), path("rows"))
+        return advise_files(sources, options_of(options), metric, questions)
 
 
 def options_of(options: Mapping[str, Any]) -> AnswerOptions:

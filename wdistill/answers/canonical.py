@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from wdistill.answers.pool import AnswerPool, GoldRows, missing_rows, usable
 from wdistill.answers.row_models import TREES, RowExperts, Values
 from wdistill.core import checks, store
+from wdistill.methods.gold_design import GROUP, INCLUSION
 from wdistill.tables.correct import lists
 from wdistill.tables.join import keys, refuse_repeats, repeated_ids
 from wdistill.tables.options import Options, Paths
@@ -54,6 +55,10 @@ def _gold(gold: GoldRows, experts: RowExperts | None) -> pa.RecordBatch:
     columns = {"id": gold.ids, "label": pa.array(gold.labels), "teacher": lists(gold.teacher)}
     for name, values in experts.gold.items() if experts else ():
         columns[name] = lists(values)
+    if gold.design.groups is not None:
+        columns[GROUP] = pa.array(gold.design.groups.tolist(), pa.string())
+    if gold.design.weights is not None:
+        columns[INCLUSION] = pa.array(1.0 / gold.design.weights)
     return pa.RecordBatch.from_pydict(columns)
 
 

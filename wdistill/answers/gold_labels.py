@@ -64,6 +64,7 @@ class GoldLabels:
     agreement: float | None  # share of single labels that are the majority's; None where nobody was asked twice
     tied: tuple[str, ...]  # ids without a majority, which are left out
     blank: int  # rows without any label, which are left out
+    several: tuple[Annotated, ...] = ()  # rows with two labels or more, also those without a majority
 
     def said(self) -> str:
         """In one line."""
@@ -109,7 +110,12 @@ def collect(form: str, rows: Sequence[Annotated], where: str) -> GoldLabels:
     if not majority:
         raise empty("no gold labels", where, "rows with a label", "name the column of the labels: --label COLUMN")
     agreement = right / total if total else None
-    return GoldLabels(form, majority, {key: records[key] for key in majority}, agreement, tuple(tied), blank)
+    several = tuple(
+        Annotated(key, tuple(written[label] for label in counts.elements()), records[key])
+        for key, counts in labels.items()
+        if sum(counts.values()) > 1
+    )
+    return GoldLabels(form, majority, {key: records[key] for key in majority}, agreement, tuple(tied), blank, several)
 
 
 def _refuse_repeats(rows: Sequence[Annotated], where: str) -> None:

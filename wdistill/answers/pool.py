@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wdistill.answers.classes import Classes, make_classes, ordered, plain, refuse_unknown
+from wdistill.answers.drawn import Column, DrawnGold, find_drawn
 from wdistill.answers.forms import as_text
 from wdistill.answers.gold_labels import Annotated, GoldLabels, collect, labels_in, read_gold_labels, values_of
 from wdistill.answers.parsed import SOURCES, Parsed
@@ -22,6 +23,7 @@ from wdistill.core import checks
 from wdistill.core.errors import InputError, bad_input, bad_value
 from wdistill.core.progress import progress
 from wdistill.methods.best import check_enough_gold
+from wdistill.methods.gold_design import GoldDesign
 from wdistill.tables.formats.table import Table, open_tables
 from wdistill.tables.join import IdCheck, refuse_repeats
 from wdistill.weights.confidence import Floats
@@ -41,6 +43,7 @@ class AnswerPool:
     numbers: Mapping[str, int]  # the class of every gold row, by id
     classes: Classes
     options: AnswerOptions
+    drawn: DrawnGold  # how gold rows were drawn, by id
 
     @property
     def value_columns(self) -> tuple[str, ...]:
@@ -69,14 +72,17 @@ class AnswerPool:
             batches = self.batches(self.value_columns, what)
             yield from ((batch.parsed.ids, batch.columns, batch.where) for batch in batches)
 
-    def row_batches(self, what: str = "reading rows") -> Iterator[tuple[pa.Array, Mapping[str, pa.Array], str]]:
-        """Ids, texts or inputs, and place, of the rows in their own table."""
+    def row_batches(
+        self, what: str = "reading rows", columns: Sequence[str] | None = None
+    ) -> Iterator[tuple[pa.Array, Mapping[str, pa.Array], str]]:
+        """Ids, texts or inputs (or other columns), and place, of the rows in their own table."""
         assert self.rows is not None
+        wanted = self.value_columns if columns is None else columns
         key = next(name for name in (self.options.id, *IDS) if name in self.rows.columns)
-        schema = pa.schema([self.rows.schema.field(name) for name in (key, *self.value_columns)])
+        schema = pa.schema([self.rows.schema.field(name) for name in (key, *wanted)])
         with progress(what, self.rows.rows_about) as tick:
             for location, batch in self.rows.batches(schema, ROWS):
-                yield as_text(batch.column(key)), {name: batch.column(name) for name in self.value_columns}, str(location)
+                yield as_text(batch.column(key)), {name: batch.column(name) for name in wanted}, str(location)
                 tick(batch.num_rows)
 
 
@@ -94,11 +100,12 @@ def open_pool(sources: Sources, options: AnswerOptions) -> AnswerPool:
     _check(options, gold, rows)
     values = (options.text,) if options.text else options.inputs
     inside = options.label if gold is None else None
-    used = tuple(name for name in (*values, inside) if name)
+    told = (options.group, options.inclusion)
+    used = tuple(name for name in (*values, inside, *told) if name)
     columns = Columns(options.id, options.answer, options.stated, used)
     files = tuple(open_answers(source, columns) for source in sources.answers)
     if inside is not None:
-        labels = _labels_inside(files, inside)
+        labels = _labels_inside(files, inside, told)
     else:
         assert gold is not None
         labels = read_gold_labels(gold, options.label, options.gold_id or options.id)
@@ -108,7 +115,11 @@ def open_pool(sources: Sources, options: AnswerOptions) -> AnswerPool:
     _check_ids(files, inside is not None)
     _check_id_names(files, table, labels, options)
     where = f"--gold {gold}" if gold else f"--label {inside}"
-    return AnswerPool(files, table, labels, labels_in(labels, classes, where), classes, options)
+    drawn = find_drawn(labels, options.group, options.inclusion, where)
+    pool = AnswerPool(files, table, labels, labels_in(labels, classes, where), classes, options, drawn)
+    if options.group is not None and drawn.groups is None:
+        pool = replace(pool, drawn=replace(drawn, groups=_groups_elsewhere(pool, options.group, where)))
+    return pool
 
 
 def _check(options: AnswerOptions, gold: str | None, rows: str | None) -> None:
@@ -162,17 +173,45 @@ def _check_id_names(files: Sequence[AnswerFile], table: Table | None, gold: Gold
         )
 
 
-def _labels_inside(files: Sequence[AnswerFile], label: str) -> GoldLabels:
-    """The labels of a column of the answers; rows without one are unlabeled."""
+def _groups_elsewhere(pool: AnswerPool, column: str, gold: str) -> Column:
+    """The groups of annotated rows in the table of rows, or in the answers."""
+    wanted = {*pool.gold.labels, *(row.id for row in pool.gold.several)}
+    if pool.rows is not None and column in pool.rows.columns:
+        batches = ((ids, values[column]) for ids, values, _ in pool.row_batches("reading groups", (column,)))
+        where = f"--pool {pool.rows.files[0]}"
+    elif all(column in file.columns for file in pool.files):
+        batches = ((batch.parsed.ids, batch.columns[column]) for batch in pool.batches([column], "reading groups"))
+        where = pool.files[0].where
+    else:
+        found = f"columns {', '.join(dict.fromkeys(name for file in pool.files for name in file.columns))}"[:300]
+        expected = f"a column {column!r} in the gold labels, in the answers or in --pool"
+        raise bad_input(f"no column {column!r}", f"--group {column}", found, expected, f"add it to {gold}, or correct it")
+    found_groups = {
+        key: value
+        for ids, values in batches
+        for key, value in zip(ids.to_pylist(), values.to_pylist(), strict=True)
+        if key in wanted
+    }
+    return Column(f"{where}, column {column!r}", found_groups)
+
+
+def _labels_inside(files: Sequence[AnswerFile], label: str, told: Sequence[str | None]) -> GoldLabels:
+    """The labels of a column of the answers, with the columns that were `told`; rows without a label are unlabeled."""
     rows = list[Annotated]()
     nobody = Classes(("\0", "\1"))
     for file in files:
         if label not in file.columns:
             found = f"columns {', '.join(file.columns)}"
             raise bad_input(f"no column {label!r}", file.where, found, "the column of the gold labels", "correct --label")
-    for batch in _read_files(files, nobody, [label], "reading labels"):
-        cells = zip(batch.parsed.ids.to_pylist(), batch.columns[label].to_pylist(), strict=True)
-        rows += [Annotated(key, labels, {}) for key, cell in cells if (labels := tuple(values_of(cell)))]
+    more = [name for name in told if name and all(name in file.columns for file in files)]
+    for batch in _read_files(files, nobody, [label, *more], "reading labels"):
+        columns = [batch.columns[name].to_pylist() for name in more]
+        cells = zip(batch.parsed.ids.to_pylist(), batch.columns[label].to_pylist(), *columns, strict=True)
+        rows += [
+            Annotated(key, labels, dict(zip(more, others, strict=True)))
+            for key, cell, *others in cells
+            if (labels := tuple(values_of(cell)))
+        ]
     return collect(f"column {label!r} of the answers", rows, f"--label {label}")
 
 
@@ -201,6 +240,7 @@ class GoldRows:
     labels: np.ndarray  # (m,) numbers of classes
     teacher: Floats  # (m, K)
     values: Mapping[str, pa.Array]  # texts or inputs of these rows
+    design: GoldDesign = field(default_factory=GoldDesign)  # how these rows were drawn
 
 
 @dataclass
@@ -336,7 +376,7 @@ def _gold_rows(pool: AnswerPool, found: Sequence[tuple[pa.Array, Floats, Mapping
         values = {name: pa.concat_arrays([part[2][name] for part in found]).take(order) for name in pool.value_columns}
     else:
         values = _values_of(pool, ids)
-    return GoldRows(ids, labels, teacher, values)
+    return GoldRows(ids, labels, teacher, values, pool.drawn.of(ids.to_pylist()))
 
 
 def _values_of(pool: AnswerPool, ids: pa.Array) -> dict[str, pa.Array]:

@@ -53,6 +53,17 @@ class AnswerOptions(Settings):
     alias: tuple[str, ...] = setting((), "another name for a class", metavar="NAME=CLASS", repeat=True)
     refusals: Literal["drop", "uniform"] = setting("drop", "rows without a usable answer: left out, or all classes alike")
     targets: Literal["soft", "hard"] = setting("soft", "targets: distributions, or their largest class")
+    group: str | None = setting(
+        None,
+        "documents, users or queries whose rows belong together: a column of --gold, of the answers or of --pool; by "
+        "default 'group', where --gold has it",
+        metavar="COLUMN",
+    )
+    inclusion: str | None = setting(
+        None,
+        "column of --gold with the probability with which a row was drawn; by default 'inclusion', where --gold has it",
+        metavar="COLUMN",
+    )
     targets_from: str = setting(
         "average",
         "what is taught: average, posterior, or an expert such as teacher or trees, also with -recalibrated",

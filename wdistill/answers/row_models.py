@@ -50,7 +50,7 @@ def _of_texts(pool: AnswerPool, gold: GoldRows, column: str) -> RowExperts:
 
     features = fit_features(texts())
     rows, classes = features.transform(texts_of(gold.values[column])), len(pool.classes)
-    folds = folds_of(gold.labels)
+    folds = folds_of(gold.labels, groups=gold.design.groups)
     linear = fit_fold_linear(None, (rows, gold.labels), folds, classes)
     main = directions(features.transform(drawn), DIRECTIONS)
     forest = fit_fold_forests((main(rows[:0]), gold.labels[:0]), (main(rows), gold.labels), folds, classes)
@@ -67,7 +67,8 @@ def _of_inputs(pool: AnswerPool, gold: GoldRows) -> RowExperts:
     from scipy.sparse import csr_array
 
     columns = InputColumns.of(gold.values, "gold rows")
-    inputs, classes, folds = columns(gold.values, "gold rows"), len(pool.classes), folds_of(gold.labels)
+    inputs, classes = columns(gold.values, "gold rows"), len(pool.classes)
+    folds = folds_of(gold.labels, groups=gold.design.groups)
     mean, scale = inputs.mean(axis=0), deviations(inputs)
 
     def sparse(matrix: np.ndarray) -> Any:

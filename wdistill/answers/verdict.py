@@ -21,11 +21,17 @@ from wdistill.answers.request import AnswerOptions, Sources
 from wdistill.answers.row_models import RowExperts, fit_experts
 from wdistill.core import checks
 from wdistill.methods.advice import Advice, advise
-from wdistill.methods.context import Context
-from wdistill.methods.gold_plan import rows_to_label
-from wdistill.methods.metric import parse_metric
+from wdistill.methods.agreement import MISSING, AnnotatorAgreement, agreement
+from wdistill.methods.context import Context, one_hot
+from wdistill.methods.gold_design import GoldDesign
+from wdistill.methods.gold_plan import inclusion_column, judging_inclusion, rows_to_label
+from wdistill.methods.interval import estimate_by_class
+from wdistill.methods.metric import PLAIN
+from wdistill.methods.metric_text import metric_of
+from wdistill.methods.on_gold import mean_of, share_of
 from wdistill.methods.pilots import PilotPredictions, Pilots
 from wdistill.methods.posterior import cross_fitted
+from wdistill.methods.questions import USUAL, Questions
 from wdistill.methods.statistics import Interval, Z, share
 from wdistill.methods.targets import Targets
 from wdistill.tables.experts import SampledPredictions, open_experts, predict_sample
@@ -82,7 +88,8 @@ class AnswersAdvice:
     recalibrated_likelihood: float  # mean gain in log-likelihood on gold, out of fold, over the teacher as it is
     changed: tuple[Example, ...]  # rows whose label would change
     next: tuple[Example, ...]  # rows to label next
-    plan: pa.Table  # all rows to label next, in their order: id, use (judge or teach), text where there is one, teacher
+    plan: pa.Table  # all rows to label next, in their order: id, use (judge or teach), inclusion, text if any, teacher
+    agreement: AnnotatorAgreement | None  # of annotators, and the ceiling that it sets; None where nobody was asked twice
 
     @property
     def verdict(self) -> str:
@@ -111,10 +118,12 @@ def _html(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table>{''.join(lines)}</table>"
 
 
-def advise_answers(sources: Sources, options: AnswerOptions, metric: str | None = None) -> AnswersAdvice:
+def advise_answers(
+    sources: Sources, options: AnswerOptions, metric: str | NDArray[Any] | None = None, questions: Questions = USUAL
+) -> AnswersAdvice:
     """Read everything, let the experts predict a sample, and judge; by a metric of the user's too, where there is one."""
     pool = open_pool(sources, options)
-    judging = None if metric is None else parse_metric(metric, pool.classes.names)
+    judging = None if metric is None else metric_of(metric, pool.classes.names)
     with TemporaryDirectory(prefix="wdistill-") as name, checks.collect_warnings():
         folder = Path(name)
         seen = survey(pool, folder)
@@ -124,9 +133,9 @@ def advise_answers(sources: Sources, options: AnswerOptions, metric: str | None 
         experts = open_experts(table_paths(folder), table_options(pool))
         sample = predict_sample(experts)
         pilots = None if models is None else _pilots(pool, models, sample, experts.ids)
-        advice = advise(replace(sample.context, gold_alone=True), sample.concerns, pilots, judging)
+        advice = advise(replace(sample.context, gold_alone=True), sample.concerns, pilots, judging, questions)
         advice = replace(advice, unlabeled=sample.rows, sampled=sample.drawn)
-    return _judged(pool, seen, advice, sample.context, sample.ids)
+    return _judged(pool, seen, advice, sample.context, sample.ids, sample.rows)
 
 
 def _pilots(pool: AnswerPool, models: RowExperts, sample: SampledPredictions, gold: pa.Array) -> Pilots:
@@ -154,11 +163,13 @@ def _features(pool: AnswerPool, models: RowExperts, wanted: pa.Array) -> Any:
     return vstack(parts, format="csr")[place]
 
 
-def _judged(pool: AnswerPool, seen: Survey, advice: Advice, context: Context, ids: pa.Array) -> AnswersAdvice:
+def _judged(
+    pool: AnswerPool, seen: Survey, advice: Advice, context: Context, ids: pa.Array, unlabeled_rows: int
+) -> AnswersAdvice:
     teacher, labels, m = context.validation["teacher"], context.labels, len(context.labels)
-    again = cross_fitted({"teacher": teacher}, labels, context.folds)
+    again = cross_fitted({"teacher": teacher}, labels, context.folds, context.gold_weights)
     rows = np.arange(m)
-    likelihood = float(np.mean(np.log(again[rows, labels]) - np.log(np.maximum(teacher[rows, labels], 1e-4))))
+    gains = np.log(again[rows, labels]) - np.log(np.maximum(teacher[rows, labels], 1e-4))
     unlabeled = context.unlabeled["teacher"]
     targets = advice.correction.targets.of(context.unlabeled)
     shown, coming = _changed(unlabeled, targets), advice.next[:SHOWN]
@@ -172,20 +183,38 @@ def _judged(pool: AnswerPool, seen: Survey, advice: Advice, context: Context, id
         )
 
     use = np.repeat(["judge", "teach"], [len(judging), len(teaching)])
+    inclusion = inclusion_column(judging_inclusion(context, unlabeled_rows), len(judging), len(teaching))
     return AnswersAdvice(
         hint=pool.hint,
         found=seen.said(pool),
         labels=pool.gold.said(),
         classes=pool.classes.names,
         advice=advice,
-        figures=class_figures(teacher.argmax(axis=1), labels, pool.classes.names),
+        figures=class_figures(teacher.argmax(axis=1), labels, pool.classes.names, context.design),
         confusions=confusions(teacher.argmax(axis=1), labels, pool.classes.names),
-        recalibrated=share(int(np.sum(again.argmax(axis=1) == labels)), m),
-        recalibrated_likelihood=likelihood,
+        recalibrated=share_of(again.argmax(axis=1) == labels, context.design),
+        recalibrated_likelihood=mean_of(gains, context.design)[0],
         changed=examples(shown),
         next=examples(coming),
-        plan=_plan(pool, examples(planned), use),
+        plan=_plan(pool, examples(planned), use, inclusion),
+        agreement=_agreement(pool),
     )
+
+
+def _agreement(pool: AnswerPool) -> AnnotatorAgreement | None:
+    """How often annotators agree, those without a majority too; labels that are no class are left out."""
+    rows = [
+        (row.id, [number for label in row.labels if (number := pool.classes.number(label)) >= 0])
+        for row in pool.gold.several
+    ]
+    asked = {key: numbers for key, numbers in rows if len(numbers) > 1}
+    if not asked:
+        return None
+    table = np.full((len(asked), max(map(len, asked.values()))), MISSING)
+    for place, numbers in enumerate(asked.values()):
+        table[place, : len(numbers)] = numbers
+    drawn = pool.drawn.of(list(asked))
+    return agreement(table, len(pool.classes), drawn.weights, drawn.groups)
 
 
 def _changed(teacher: Floats, targets: Floats) -> NDArray[np.int64]:
@@ -199,13 +228,14 @@ def _example(key: str, texts: Mapping[str, str], teacher: Floats, target: Floats
     return Example(key, texts.get(key, ""), names[int(teacher.argmax())], names[int(target.argmax())], float(target.max()))
 
 
-def _plan(pool: AnswerPool, rows: Sequence[Example], use: NDArray[np.str_]) -> pa.Table:
+def _plan(pool: AnswerPool, rows: Sequence[Example], use: NDArray[np.str_], inclusion: Sequence[float | None]) -> pa.Table:
     """What an annotator is given: the rows in the order to label."""
-    columns = {"id": [row.id for row in rows], "use": use.tolist()}
+    columns: dict[str, Sequence[Any]] = {"id": [row.id for row in rows], "use": use.tolist(), "inclusion": inclusion}
     if pool.options.text:
         columns["text"] = [row.text for row in rows]
     columns["teacher"] = [row.teacher for row in rows]
-    return pa.table(columns, pa.schema([(name, pa.string()) for name in columns]))
+    kinds = [(name, pa.float64() if name == "inclusion" else pa.string()) for name in columns]
+    return pa.table(columns, pa.schema(kinds))
 
 
 def _texts(pool: AnswerPool, wanted: pa.Array) -> Mapping[str, str]:
@@ -226,9 +256,11 @@ def _texts(pool: AnswerPool, wanted: pa.Array) -> Mapping[str, str]:
 
 
 def class_figures(
-    answered: NDArray[np.integer], labels: NDArray[np.integer], names: Sequence[str]
+    answered: NDArray[np.integer], labels: NDArray[np.integer], names: Sequence[str], design: GoldDesign
 ) -> tuple[ClassFigures, ...]:
     """Precision, recall and F1 of every class, from the classes answered (m,) and the labels (m,) of the gold rows."""
+    if not design.even:
+        return _drawn_figures(answered, labels, names, design)
     figures = []
     draws = np.random.default_rng(0).integers(0, len(labels), (RESAMPLES, len(labels)))
     for number, name in enumerate(names):
@@ -239,6 +271,20 @@ def class_figures(
         half = Z * float(np.nanstd(resampled)) if np.isfinite(resampled).any() else float("nan")
         f1 = Interval(value, max(0.0, value - half), min(1.0, value + half))
         precision, recall = share(int(both.sum()), int(said.sum())), share(int(both.sum()), int(true.sum()))
+        figures.append(ClassFigures(name, int(true.sum()), precision, recall, f1))
+    return tuple(figures)
+
+
+def _drawn_figures(
+    answered: NDArray[np.integer], labels: NDArray[np.integer], names: Sequence[str], design: GoldDesign
+) -> tuple[ClassFigures, ...]:
+    """The same for gold rows with weights or groups."""
+    drawn = design.weights, design.groups
+    scores = estimate_by_class(PLAIN["macro-f1"], one_hot(answered, len(names)), labels, *drawn)
+    figures = []
+    for number, (name, f1) in enumerate(zip(names, scores, strict=True)):
+        said, true = answered == number, labels == number
+        precision, recall = share_of(said & true, design, said), share_of(said & true, design, true)
         figures.append(ClassFigures(name, int(true.sum()), precision, recall, f1))
     return tuple(figures)
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wdistill.cli.correct import add_sources
+from wdistill.cli.question_flags import QuestionFlags, questions_of
 from wdistill.core.errors import bad_value, printable, unreadable
+from wdistill.core.settings import settings_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 PARAMETERS = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".safetensors")  # most of them run code when they are unpickled
 OF_ANSWERS = ("text", "inputs", "label", "id", "gold_id", "answer", "stated", "alias", "refusals")  # options of answers
+OF_ADVICE = ("advise", "details", *settings_of(QuestionFlags))
 EPILOG = """
 data: an .npz with inputs, label and (optional) id; a folder with inputs.npy, label.npy, id.npy, whose inputs stay on the
 disk; or a table (parquet, csv, jsonl) with the columns id, inputs (a list, or inputs_0, inputs_1, …) and label
@@ -37,7 +40,7 @@ exit codes: 0 done, 2 bad input or options, 3 cannot write or damaged, 4 not a n
 def add(commands: Any) -> None:
     """The command and its flags."""
     from wdistill.answers.request import AnswerOptions
-    from wdistill.core.settings import add_flags, settings_of
+    from wdistill.core.settings import add_flags
     from wdistill.runs.recipe import Recipe
 
     distill = commands.add_parser(
@@ -78,7 +81,7 @@ def add(commands: Any) -> None:
     )
     flag("--advise", action="store_true", help="with best: stop before the second stage, and print the verdict")
     flag("--details", action="store_true", help="with --advise: print all tables behind the verdict")
-    flag("--metric", metavar="NAME", help="with --advise: judge by it too, such as macro-f1 or f1:1, as `wdistill advise`")
+    add_flags(distill, QuestionFlags)
     add_flags(distill, Recipe, [name for name in settings_of(Recipe) if name != "classes"])
     add_flags(distill, AnswerOptions, OF_ANSWERS)
     flag("--classes", metavar="N | A,B,… | FILE", help="how many classes; with --answers their names, as for `correct`")
@@ -88,6 +91,7 @@ def add(commands: Any) -> None:
 def run_distill(arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
+    from wdistill.report.judged import terminal_lines
     from wdistill.report.tables import choices, terminal_table
     from wdistill.runs.folder import state_of
 
@@ -97,6 +101,8 @@ def run_distill(arguments: argparse.Namespace) -> None:
     if report is None:
         return
     console.print(terminal_table(str(arguments.folder), [report.outcome]))
+    for line in terminal_lines([report.outcome]):
+        console.print(line, markup=False, highlight=False, soft_wrap=isinstance(line, str))
     for name, why in choices([report.outcome]):
         console.print(printable(f"{name}: {why}"), markup=False, highlight=False, soft_wrap=True)
     status = "was finished before: nothing has changed" if finished else "written: look at report.html"
@@ -113,14 +119,19 @@ def _from_splits(arguments: argparse.Namespace, console: Console) -> Report | No
     from wdistill.training.models.networks import NamedNetwork
 
     _check_flags(arguments, needed=("teacher", "student", "validation", "unlabeled"), others=(*OF_ANSWERS, "gold", "pool"))
+    questions = questions_of(arguments)
+    if not arguments.advise and (of_advice := list(flags_given(arguments, QuestionFlags))):
+        flag, remedy = f"--{of_advice[0].replace('_', '-')}", "add --advise, or leave it out"
+        raise bad_value("needs --advise", flag, "no --advise", "options that belong together", remedy)
     flags = {**flags_given(arguments, Recipe), **_class_count(arguments.classes)}
     recipe = read_recipe(arguments.recipe, _with_method(arguments.method, flags))
     names = ("labeled", "validation", "unlabeled", "test")
-    data = {name: read_data(path) for name in names if (path := getattr(arguments, name)) is not None}
+    data: dict[str, Any] = {name: read_data(path) for name in names if (path := getattr(arguments, name)) is not None}
     teacher, student = _teacher(arguments.teacher), NamedNetwork(arguments.student)
     if not arguments.advise:
         return distill(teacher, student, **data, recipe=recipe, run=arguments.folder)
-    advice = advise(teacher, student, **data, rule=None, recipe=recipe, run=arguments.folder, metric=arguments.metric)
+    asked = {"metric": arguments.metric, **vars(questions)}
+    advice = advise(teacher, student, **data, **asked, rule=None, recipe=recipe, run=arguments.folder)
     print_advice(advice, console, details=arguments.details)
     resumes = "keeps what was trained: the same command without --advise resumes from there"
     console.print(printable(f"{arguments.folder} {resumes}"), markup=False, highlight=False, soft_wrap=True)
@@ -138,8 +149,8 @@ def _from_answers(arguments: argparse.Namespace) -> Report:
     from wdistill.training.answers import distill_files
 
     need_sklearn("distill --answers")
-    others = ("teacher", "labeled", "validation", "unlabeled", "advise", "details", "metric", "kind", "teacher_epochs")
-    _check_flags(arguments, others=others)
+    others = ("teacher", "labeled", "validation", "unlabeled", "kind", "teacher_epochs")
+    _check_flags(arguments, others=(*others, *OF_ADVICE))
     names = None if arguments.classes is None else read_class_names(arguments.classes)
     flags = {name: value for name, value in flags_given(arguments, AnswerOptions).items() if name in OF_ANSWERS}
     options = read_settings(AnswerOptions, {**flags, "classes": names})
@@ -160,7 +171,7 @@ def _check_flags(arguments: argparse.Namespace, *, needed: Sequence[str] = (), o
     for name in others:
         if getattr(arguments, name) not in (None, False):
             here, there = (of_answers, of_splits) if arguments.answers else (of_splits, of_answers)
-            remedy = "use wdistill advise --answers" if name in ("advise", "details", "metric") else "leave it out"
+            remedy = "use wdistill advise --answers" if name in OF_ADVICE else "leave it out"
             raise bad_value("does not belong here", f"--{name.replace('_', '-')}", here, there, remedy)
     missing = [f"--{name}" for name in needed if getattr(arguments, name) is None]
     if missing:

@@ -53,6 +53,7 @@ class Parser(argparse.ArgumentParser):
                     self.error(f"unknown option {name}" + (f": did you mean {close[0]}?" if close else ""))
             for option, word in pairwise(["", *given]):
                 flag, _, value = word.partition("=") if word.startswith("--") else (option, "", word)
+                value = value.removeprefix("cost:")  # of --metric: a path follows
                 refuse_remote(value, flag if flag.startswith("--") else self.prog.split()[-1])
         return super().parse_known_args(given, namespace)
 

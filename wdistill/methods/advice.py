@@ -16,12 +16,18 @@ from wdistill.core.errors import WdistillWarning
 from wdistill.core.threads import one_thread
 from wdistill.methods.best import Correction, GainEstimate, correct_targets
 from wdistill.methods.context import AuxiliaryPredictions, Context
+from wdistill.methods.costs import CostComparison
 from wdistill.methods.crossfit import Ints
+from wdistill.methods.gold_needed import GoldNeeded, gold_needed
 from wdistill.methods.gold_plan import PlanStep, enough_of, steps, worth_labeling
 from wdistill.methods.guards import Concern, check_gold
 from wdistill.methods.judged import JudgedTargets, judge
-from wdistill.methods.metric import Metric
+from wdistill.methods.metric import PLAIN, Metric
+from wdistill.methods.on_gold import beats, share_of, standard_errors
+from wdistill.methods.on_pool import PoolEstimates, estimate_pool
 from wdistill.methods.pilots import Pilots, forecast
+from wdistill.methods.questions import USUAL, Questions
+from wdistill.methods.serving import after_labeling, by_labels, by_student, by_teacher, compare_serving
 from wdistill.methods.statistics import Interval, Z, share
 from wdistill.methods.teacher_error import Detector, detectors, learned_error, logistic, neighbors_error
 from wdistill.methods.weighted import above_threshold
@@ -54,10 +60,11 @@ class ExpectedGain:
     points: float
     error: float  # its standard error, which falls with more gold rows
     prior: float = 0.0  # rows that the prior counts for: the error falls with the root of these and the gold rows
+    z: float = Z  # standard errors on either side of the interval: more with few groups
 
     @property
     def interval(self) -> Interval:
-        return Interval(self.points, self.points - Z * self.error, self.points + Z * self.error)
+        return Interval(self.points, self.points - self.z * self.error, self.points + self.z * self.error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +84,9 @@ class Advice:
     gain: ExpectedGain  # of these targets over the teacher's
     forecast: Interval | None  # the gain of a student trained on them, in points, where pilot students were trained
     judged: JudgedTargets | None  # all of it by the user's metric, where one was named
+    pool: PoolEstimates  # what gold and pool together tell of the pool
+    needed: GoldNeeded  # gold rows for an interval of so many points
+    costs: CostComparison | None  # of the ways to serve rows, where prices were named
     concerns: tuple[Concern, ...]  # problems to resolve first
     alone: str  # a model of labeled and gold rows alone that is significantly better than the teacher on gold; or ""
     steps: tuple[PlanStep, ...]  # what more gold rows would do to the gain, in points
@@ -88,25 +98,29 @@ class Advice:
 
 @one_thread()
 def advise(
-    context: Context, concerns: Sequence[Concern] = (), pilots: Pilots | None = None, metric: Metric | None = None
+    context: Context,
+    concerns: Sequence[Concern] = (),
+    pilots: Pilots | None = None,
+    metric: Metric | None = None,
+    questions: Questions = USUAL,
 ) -> Advice:
     """The verdict on a context; `concerns` are those found elsewhere than in its arrays, such as repeated ids.
 
     `pilots` trains pilot students, which forecast the student's gain. Verdict and gains are in accuracy; teacher, targets
-    and pilots are judged by another `metric` too, where it is given.
+    and pilots are judged by another `metric` too, where it is given. `questions`: a width in points, and prices.
     """
     rows = len(context.unlabeled["teacher"])
     kept = _sample(rows, context.seed)
     sampled = context if len(kept) == rows else _part(context, kept)
     correction = correct_targets(sampled)
     estimate, targets = correction.gain, correction.targets
-    gain = ExpectedGain(100 * estimate.gain, 100 * estimate.gain_error, estimate.prior)
+    z = standard_errors(sampled.design)
+    gain = ExpectedGain(100 * estimate.gain, 100 * estimate.gain_error, estimate.prior, z)
     trained = None if pilots is None else pilots(targets.of)
     points = None if trained is None else _percent(forecast(trained))
     right, labels, classes = ~sampled.wrong, sampled.labels, sampled.validation["teacher"].shape[1]
     class_rows = np.bincount(labels, minlength=classes)
-    class_right = np.bincount(labels[right], minlength=classes)
-    teacher = share(int(right.sum()), len(right))
+    teacher = share_of(right, sampled.design)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WdistillWarning)  # a teacher without errors is a verdict here
         errors, weights = dict[str, tuple[Floats, Floats]](), dict[str, Floats]()
@@ -121,26 +135,38 @@ def advise(
     all_concerns = (*concerns, *check_gold(sampled))
     planned = tuple(_in_points(step) for step in steps(sampled, correction))
     sentence = verdict(teacher, gain, points, len(labels))
+    imputed = targets.of(sampled.unlabeled)
+    pool = estimate_pool(sampled, targets, imputed, metric, trained)
+    accuracies, teaching = _accuracies(sampled, correction, teacher), enough_of(planned, gain.points, NOTHING)
+    costs = None
+    if questions.prices is not None and questions.serve is not None:
+        student = by_student(pool, accuracies["corrected, expected"])
+        more = after_labeling(student, teaching, gain.points, None if points is None else points.value)
+        ways = (by_teacher(pool), by_labels(sampled, _supervised(sampled)), student, more)
+        costs = compare_serving(questions.prices, questions.serve, ways)
     return Advice(
         gold=len(labels),
         unlabeled=rows,
         sampled=len(kept),
         teacher=teacher,
-        by_class=tuple(share(int(a), int(b)) for a, b in zip(class_right, class_rows, strict=True)),
+        by_class=tuple(share_of(right, sampled.design, labels == number) for number in range(classes)),
         class_rows=tuple(class_rows.tolist()),
         detectors=detectors(sampled, {name: error[0] for name, error in errors.items()}, targets.out_of_fold),
         changes=_changes(weights, estimate),
-        accuracies=_accuracies(sampled, correction, teacher),
+        accuracies=accuracies,
         correction=correction,
         gain=gain,
         forecast=points,
         judged=None if metric is None else judge(metric, sampled, targets, trained),
+        pool=pool,
+        needed=gold_needed(metric or PLAIN["accuracy"], questions.within, sampled, targets, imputed),
+        costs=costs,
         concerns=all_concerns,
         alone=_better_alone(sampled, right),
         steps=planned,
         judging=rows_to_tell(gain, len(labels)) if gain.interval.low < 0 else None,
-        teaching=enough_of(planned, gain.points, NOTHING),
-        next=kept[worth_labeling(sampled, targets.of(sampled.unlabeled))],
+        teaching=teaching,
+        next=kept[worth_labeling(sampled, imputed)],
         verdict="; ".join([sentence, *dict.fromkeys(concern.clause for concern in all_concerns)]),
     )
 
@@ -167,7 +193,7 @@ def rows_to_tell(gain: ExpectedGain, rows: int) -> int | None:
     """Additional gold rows after which the gain's interval would exclude 0, to two digits; None above SENSIBLE."""
     if gain.points <= 0:
         return None
-    needed = (rows + gain.prior) * ((Z * gain.error / gain.points) ** 2 - 1)
+    needed = (rows + gain.prior) * ((gain.z * gain.error / gain.points) ** 2 - 1)
     return None if needed > SENSIBLE else _two_digits(needed)
 
 
@@ -194,11 +220,9 @@ def _supervised(context: Context) -> list[str]:
 def _better_alone(context: Context, right: NDArray[np.bool_]) -> str:
     """The best model on gold trained on labels alone, if it beats the teacher, whose correct rows are `right` (m,)."""
     right_by_model = {name: context.validation[name].argmax(axis=1) == context.labels for name in _supervised(context)}
-    best = max(right_by_model, key=lambda name: int(right_by_model[name].sum()), default="")
-    won, lost = (
-        (int(rows.sum()) for rows in (right_by_model[best] & ~right, right & ~right_by_model[best])) if best else (0, 0)
-    )
-    return best if won - lost > Z * np.sqrt(won + lost) else ""
+    counted = np.ones(len(right)) if context.gold_weights is None else context.gold_weights
+    best = max(right_by_model, key=lambda name: float(counted @ right_by_model[name]), default="")
+    return best if best and beats(right_by_model[best], right, Z, context.design) else ""
 
 
 def _changes(weights: Mapping[str, Floats], estimate: GainEstimate) -> tuple[Change, ...]:
@@ -222,13 +246,13 @@ def _in_points(step: PlanStep) -> PlanStep:
 
 def _accuracies(context: Context, correction: Correction, teacher: Interval) -> dict[str, Interval]:
     """Of the teacher, of the corrected targets on gold and as estimated, and of every auxiliary model by itself."""
-    labels, m, estimate = context.labels, len(context.labels), correction.gain
+    estimate, z = correction.gain, standard_errors(context.design)
 
     def on_gold(predictions: np.ndarray) -> Interval:
-        return share(int(np.sum(predictions.argmax(axis=1) == labels)), m)
+        return share_of(predictions.argmax(axis=1) == context.labels, context.design)
 
     value = teacher.value + estimate.gain
-    below, above = (np.hypot(teacher.value - bound, Z * estimate.gain_error) for bound in (teacher.low, teacher.high))
+    below, above = (np.hypot(teacher.value - bound, z * estimate.gain_error) for bound in (teacher.low, teacher.high))
     return {
         "teacher": teacher,
         "corrected, on gold": on_gold(correction.targets.out_of_fold),

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from wdistill.core.errors import bad_input
 from wdistill.core.threads import blocks, one_thread
 from wdistill.methods.context import Context, MethodArm, Supervision, supervise
+from wdistill.methods.on_gold import effective_number, mean_of
 from wdistill.methods.posterior import cross_fitted
 from wdistill.methods.targets import Average, FittedTargets, fit_targets
 
@@ -32,10 +33,11 @@ class GainEstimate:
     likelihood: float  # mean gain in log-likelihood on gold, over the teacher's own predictions recalibrated
     likelihood_error: float  # its standard error
     differing: float  # share of the unlabeled rows that would get another class
-    differing_gold: int  # gold rows that would
-    won: int  # of these, rows on which the targets are right and the teacher wrong
-    lost: int  # and the other way round
+    differing_gold: float  # gold rows that would; where they have weights or groups, how many rows they are worth
+    won: float  # of these, rows on which the targets are right and the teacher wrong
+    lost: float  # and the other way round
     prior_advantage: float  # on differing rows, as the targets themselves expect it: a probability minus a probability
+    worth: float = 1.0  # of a gold row that differs, in rows that are drawn one by one at random
 
     @property
     def advantage(self) -> float:
@@ -62,7 +64,7 @@ class GainEstimate:
     @property
     def prior(self) -> float:
         """Gold rows, differing or not, that the prior advantage counts for; 0 where no row differs."""
-        return PRIOR_ROWS / self.differing if self.differing else 0.0
+        return PRIOR_ROWS / self.differing / self.worth if self.differing else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,21 +88,37 @@ def estimate_gain(context: Context, targets: FittedTargets) -> GainEstimate:
     """What these targets gain over the teacher's, from the gold rows."""
     teacher_gold, labels = context.validation["teacher"], context.labels
     rows, of_gold = np.arange(len(labels)), targets.out_of_fold
-    recalibrated = cross_fitted({"teacher": teacher_gold}, labels, context.folds)
+    recalibrated = cross_fitted({"teacher": teacher_gold}, labels, context.folds, context.gold_weights)
     gains = np.log(np.maximum(of_gold[rows, labels], TINY)) - np.log(recalibrated[rows, labels])
     label_gold = teacher_gold.argmax(axis=1)
     differing_gold = of_gold.argmax(axis=1) != label_gold
+    won, lost = differing_gold & (of_gold.argmax(axis=1) == labels), differing_gold & (label_gold == labels)
     advantage = _advantage(context, targets)
     differing = advantage > 0
+    likelihood, error = mean_of(gains, context.design)
+    counts = _counts(context, differing_gold, won, lost)
     return GainEstimate(
-        likelihood=float(gains.mean()),
-        likelihood_error=_standard_error(gains),
+        likelihood=likelihood,
+        likelihood_error=error,
         differing=float(differing.mean()),
-        differing_gold=int(differing_gold.sum()),
-        won=int(np.sum(differing_gold & (of_gold.argmax(axis=1) == labels))),
-        lost=int(np.sum(differing_gold & (label_gold == labels))),
+        differing_gold=counts[0],
+        won=counts[1],
+        lost=counts[2],
         prior_advantage=float(advantage[differing].mean()) if differing.any() else 0.0,
+        worth=counts[0] / int(differing_gold.sum()) if differing_gold.any() else 1.0,
     )
+
+
+def _counts(
+    context: Context, differing: NDArray[np.bool_], won: NDArray[np.bool_], lost: NDArray[np.bool_]
+) -> tuple[float, float, float]:
+    """How many gold rows differ, and are won and lost (m,); with weights or groups, how many rows they are worth."""
+    if context.design.even or not differing.any():
+        return int(differing.sum()), int(won.sum()), int(lost.sum())
+    rows = effective_number(won.astype(np.float64) - lost, context.design, differing)
+    weights = np.ones(len(won)) if context.gold_weights is None else context.gold_weights
+    scale = rows / float(weights @ differing)
+    return rows, scale * float(weights @ won), scale * float(weights @ lost)
 
 
 def _advantage(context: Context, targets: FittedTargets) -> NDArray[np.float64]:
@@ -151,8 +169,3 @@ def check_enough_gold(rows: int, where: str, instead: str) -> None:
         expected = f"at least {FEWEST}, better 100 or more"
         remedy = f"label some rows that the teacher was not trained on, or {instead}"
         raise bad_input("too few gold rows", where, f"{rows} rows", expected, remedy)
-
-
-def _standard_error(values: NDArray[np.float64]) -> float:
-    """Standard error of a mean; infinite where there is one row."""
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("inf")

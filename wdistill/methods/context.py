@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from wdistill.core.errors import bad_value
 from wdistill.methods.crossfit import Ints, folds_of
+from wdistill.methods.gold_design import GoldDesign
 from wdistill.weights.confidence import Floats
 from wdistill.weights.debiased import Targets
 from wdistill.weights.equations import probabilities
@@ -53,6 +54,8 @@ class Context:
     same: Ints | None = None  # (m,) the first equal gold row of every gold row, where gold rows are repeated
     targets_from: str = "average"  # what `best` teaches: see methods/targets.py
     gold_alone: bool = False  # there are no labeled rows: the student was trained on gold rows alone
+    gold_weights: Floats | None = None  # (m,) 1 / the probability of being drawn, of gold rows that were drawn unevenly
+    gold_groups: NDArray[Any] | None = None  # (m,) of gold rows that belong together: documents, users, queries
 
     @property
     def labels(self) -> NDArray[Any]:
@@ -62,7 +65,12 @@ class Context:
     @cached_property
     def folds(self) -> Ints:
         """The fold of every gold row (m,)."""
-        return folds_of(self.labels, seed=self.seed, same=self.same)
+        return folds_of(self.labels, seed=self.seed, same=self.same, groups=self.gold_groups)
+
+    @property
+    def design(self) -> GoldDesign:
+        """How the gold rows were drawn."""
+        return GoldDesign(self.gold_weights, self.gold_groups)
 
     @cached_property
     def validation(self) -> dict[str, Floats]:

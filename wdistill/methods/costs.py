@@ -20,18 +20,18 @@ class Prices:
 
     def __post_init__(self) -> None:
         for name, price in vars(self).items():
-            if not 0 <= price < float("inf"):
-                raise bad_value(
-                    "not a price", f"price of {name}", repr(price), "a number of at least 0", "leave it out for 0"
-                )
+            if not isinstance(price, int | float) or isinstance(price, bool) or not 0 <= price < float("inf"):
+                where, expected = f"price of {name} (--price-{name})", "a number of at least 0"
+                raise bad_value("not a price", where, repr(price), expected, "write 0 for what costs nothing")
 
 
 @dataclass(frozen=True)
 class Alternative:
     """One way to serve rows: what has to be bought for it still, and how often it is wrong."""
 
-    name: str  # such as "the teacher alone"
+    name: str  # such as "the teacher"
     errors: Interval  # share of served rows that are wrong
+    known_from: str = ""  # what the errors were estimated from
     served_by_teacher: bool = False
     gold: int = 0  # labels still to be bought: those that are paid for already cost nothing more
     answers: int = 0  # answers of the teacher still to be bought, for training
@@ -41,38 +41,44 @@ class Alternative:
 class Total:
     """What an alternative costs in all."""
 
-    name: str
+    way: Alternative
     before: float  # labels and answers, before the first row is served
     each: Interval  # for every served row, errors included
     total: Interval
+
+    @property
+    def name(self) -> str:
+        return self.way.name
 
 
 @dataclass(frozen=True)
 class CostComparison:
     """Alternatives, the cheapest first, and a sentence."""
 
+    served: int  # rows
     totals: tuple[Total, ...]
     sentence: str
 
 
-def teacher_alone(errors: Interval) -> Alternative:
+def teacher_alone(errors: Interval, known_from: str = "") -> Alternative:
     """The teacher answers every served row."""
-    return Alternative("the teacher alone", errors, served_by_teacher=True)
+    return Alternative("the teacher", errors, known_from, served_by_teacher=True)
 
 
-def gold_alone(errors: Interval, gold: int = 0) -> Alternative:
-    """A student that is trained on gold labels alone."""
-    return Alternative("gold alone", errors, gold=gold)
+def gold_alone(errors: Interval, known_from: str = "", gold: int = 0) -> Alternative:
+    """A student that is trained on labels alone."""
+    return Alternative("a student of labels alone", errors, known_from, gold=gold)
 
 
-def distilled(errors: Interval, gold: int = 0, answers: int = 0) -> Alternative:
+def distilled(errors: Interval, known_from: str = "", gold: int = 0, answers: int = 0) -> Alternative:
     """A student that is trained on the teacher's answers and gold labels."""
-    return Alternative("both", errors, gold=gold, answers=answers)
+    return Alternative("a distilled student", errors, known_from, gold=gold, answers=answers)
 
 
-def labeling_more(errors: Interval, more: int, gold: int = 0, answers: int = 0) -> Alternative:
+def labeling_more(errors: Interval, more: int, known_from: str = "", gold: int = 0, answers: int = 0) -> Alternative:
     """The same with so many more gold labels; `errors` are the projected ones."""
-    return Alternative(f"both, and {more:,} more gold rows", errors, gold=gold + more, answers=answers)
+    name = f"a distilled student, with {more:,} more gold rows"
+    return Alternative(name, errors, known_from, gold=gold + more, answers=answers)
 
 
 def compare_costs(prices: Prices, served: int, alternatives: Sequence[Alternative]) -> CostComparison:
@@ -87,7 +93,7 @@ def compare_costs(prices: Prices, served: int, alternatives: Sequence[Alternativ
     doubt = "" if sure else ", though their intervals overlap"
     sentence = f"for {served:,} rows {first.name} costs least: {first.total.value:,.2f}, {margin}{doubt}"
     even = break_even(first, second)
-    return CostComparison(tuple(totals), sentence if even is None else f"{sentence}; they are even at {even:,} rows")
+    return CostComparison(served, tuple(totals), sentence if even is None else f"{sentence}; they are even at {even:,} rows")
 
 
 def break_even(first: Total, second: Total) -> int | None:
@@ -101,4 +107,4 @@ def _total(prices: Prices, served: int, way: Alternative) -> Total:
     row = prices.teacher if way.served_by_teacher else prices.student
     each = Interval(*(row + prices.error * share for share in (way.errors.value, way.errors.low, way.errors.high)))
     total = Interval(*(before + served * price for price in (each.value, each.low, each.high)))
-    return Total(way.name, before, each, total)
+    return Total(way, before, each, total)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wdistill.core import checks
 from wdistill.core.errors import bad_value
 from wdistill.methods.crossfit import Ints, log_softmax, out_of_fold
 from wdistill.methods.interval import difference
@@ -34,9 +35,9 @@ class Decision:
     offsets: Floats  # (K,) the largest is 0
     costs: Floats | None = None  # (K, K) of deciding j where i is true
 
-    def __call__(self, probabilities: Floats) -> Ints:
-        """Classes (n,) from probabilities (n, K)."""
-        shifted = self.shifted(probabilities)
+    def __call__(self, probabilities: Any) -> Ints:
+        """Classes (n,) from probabilities (n, K), an array or a tensor."""
+        shifted = self.shifted(np.asarray(checks.matrix(probabilities, "probabilities"), np.float64))
         return most_likely(shifted) if self.costs is None else bayes_decision(shifted, self.costs)
 
     def shifted(self, probabilities: Floats) -> Floats:
@@ -151,6 +152,26 @@ def _best_cut(
 
 def _logs(probabilities: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(probabilities, PROBABILITY_FLOOR)))
+
+
+def reachable(metric: Metric, probabilities: Floats, labels: NDArray[Any]) -> float:
+    """The metric at its best threshold on these rows, probabilities (m, K), labels (m,); it compares students.
+
+    That is where the decision is one threshold: of two classes, or for a metric of one class. Elsewhere the most likely
+    class is decided, or that of least expected cost.
+    """
+    threshold = metric.one is not None or probabilities.shape[1] == 2
+    if metric.of_counts is None or metric.ranking or not threshold:
+        return metric(probabilities, labels)
+    return metric(fit_decision(metric, probabilities, labels).shifted(probabilities), labels)
+
+
+def check_choosable(metric: Metric) -> None:
+    """Raise where neither a decision nor an epoch can be chosen by the metric."""
+    if metric.name.startswith("share:"):
+        expected = "a metric of what is predicted, such as f1:CLASS"
+        raise bad_value("the same for all students", f"metric {metric.name}", metric.name, expected, "name such a metric")
+    _refuse_trivial(metric)
 
 
 def _refuse_trivial(metric: Metric) -> None:

@@ -1,7 +1,8 @@
 """Gold planning: what more gold rows would gain, and which rows to label next.
 
 Rows for evaluation must be drawn at random, or shares counted on them are not those of the unlabeled rows. Rows to train on
-may be chosen: here those on which the posterior is uncertain and the experts disagree.
+may be chosen: here those on which the posterior is uncertain and the experts disagree. Rows for evaluation are all as likely
+to be drawn, so that any number of them, in their order, can be labeled and put beside the gold rows there are.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from wdistill.methods.best import Correction
 from wdistill.methods.context import Context
 from wdistill.methods.crossfit import Ints
+from wdistill.methods.groups import joined, numbered
 from wdistill.methods.posterior import fit_posterior
 from wdistill.weights.confidence import Floats, entropy
 
@@ -62,21 +64,35 @@ def _lost_to_few(context: Context, leader: str) -> float:
     if len(sizes) < 2:
         return 0.0
     accuracies = [
-        np.mean([_held_out_accuracy(context, leader, rng.permutation(m), size) for _ in range(DRAWS)]) for size in sizes
+        np.mean([_held_out_accuracy(context, leader, _shuffled(context, rng), size) for _ in range(DRAWS)]) for size in sizes
     ]
     return max(0.0, float(accuracies[1] - accuracies[0]) / (1 / sizes[0] - 1 / sizes[1]))
+
+
+def _shuffled(context: Context, rng: np.random.Generator) -> Ints:
+    """The gold rows (m,) in random order, those of a group one after the other."""
+    m = len(context.labels)
+    if context.gold_groups is None:
+        return rng.permutation(m)
+    groups = numbered(context.gold_groups, m)
+    return np.argsort(rng.permutation(int(groups.max()) + 1)[groups], kind="stable")
 
 
 def _held_out_accuracy(context: Context, leader: str, order: Ints, size: int) -> float:
     """Accuracy on the other rows of a posterior fitted on the first `size` of `order`, without repeats where possible."""
     train, test = order[:size], order[size:]
-    if context.same is not None:
-        fresh = test[~np.isin(context.same[test], context.same[train])]
+    kin = context.same
+    if context.gold_groups is not None:
+        kin = joined(context.gold_groups, context.gold_groups if kin is None else kin)
+    if kin is not None:
+        fresh = test[~np.isin(kin[test], kin[train])]
         test = fresh if len(fresh) else test
-    experts = {leader: context.validation[leader], **context.validation}
-    posterior = fit_posterior({name: values[train] for name, values in experts.items()}, context.labels[train])
+    experts, weights = {leader: context.validation[leader], **context.validation}, context.gold_weights
+    known = {name: values[train] for name, values in experts.items()}
+    posterior = fit_posterior(known, context.labels[train], None if weights is None else weights[train])
     predicted = posterior({name: values[test] for name, values in experts.items()})
-    return float(np.mean(predicted.argmax(axis=1) == context.labels[test]))
+    right = predicted.argmax(axis=1) == context.labels[test]
+    return float(np.mean(right) if weights is None else np.average(right, weights=weights[test]))
 
 
 def worth_labeling(context: Context, truth: Floats) -> Ints:
@@ -94,6 +110,23 @@ def worth_labeling(context: Context, truth: Floats) -> Ints:
     turn = np.empty(len(score), np.int64)
     turn[by_class] = np.arange(len(score)) - starts
     return np.lexsort((-score, turn)).astype(np.int64)
+
+
+def judging_inclusion(context: Context, rows: int) -> float:
+    """The inclusion probability of rows that are drawn at random next, beside the present gold rows, from `rows` rows.
+
+    It is that of the present ones, where these were drawn at random too. Where they were drawn unevenly, it is Σ w / Σ w²,
+    w = 1 / the probability of a present gold row: each set then counts in estimates for as many rows as it is worth.
+    """
+    weights = context.gold_weights
+    if weights is None:
+        return len(context.labels) / (len(context.labels) + rows)
+    return float(weights.sum() / np.square(weights).sum())
+
+
+def inclusion_column(judging: float, to_judge: int, to_teach: int) -> list[float | None]:
+    """The inclusion probabilities of a plan: none for rows to teach, which are chosen, so that nothing is judged on them."""
+    return [judging] * to_judge + [None] * to_teach
 
 
 def rows_to_label(n: int, informative: Ints, labeled: Ints) -> tuple[Ints, Ints]:

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wdistill.methods.context import Context
+from wdistill.methods.context import Context, one_hot
 from wdistill.methods.crossfit import Ints
 from wdistill.methods.groups import SharedGroups
-from wdistill.methods.statistics import holm
-from wdistill.weights.confidence import margin
+from wdistill.methods.on_gold import effective_number, mean_of, standard_errors
+from wdistill.methods.statistics import Z, holm
+from wdistill.weights.confidence import Floats, margin
 
 SUSPICIOUS_Z, SUSPICIOUS_AREA = 4.0, 0.6  # how much more certain the teacher is on gold before a concern is raised
 ALARM = 0.001  # p, corrected after Holm, below which gold does not look like the unlabeled rows
@@ -84,9 +85,13 @@ def _seen_before(context: Context) -> tuple[Concern, ...]:
     from scipy.stats import mannwhitneyu, norm
 
     gold, unlabeled = margin(context.validation["teacher"]), margin(context.unlabeled["teacher"])
-    test = mannwhitneyu(gold, unlabeled, alternative="greater", method="asymptotic")
-    area = float(test.statistic) / (len(gold) * len(unlabeled))
-    z = float(norm.isf(max(float(test.pvalue), 1e-300)))
+    if context.design.even:
+        test = mannwhitneyu(gold, unlabeled, alternative="greater", method="asymptotic")
+        area = float(test.statistic) / (len(gold) * len(unlabeled))
+        z = float(norm.isf(max(float(test.pvalue), 1e-300)))
+    else:
+        area, error = mean_of(_ranks(gold, unlabeled), context.design)
+        z = (area - 0.5) / float(np.hypot(error, 1 / np.sqrt(12 * len(unlabeled)))) * Z / standard_errors(context.design)
     if not (z > SUSPICIOUS_Z and area > SUSPICIOUS_AREA):
         return ()
     text = f"the teacher is surer on gold than elsewhere ({area:.0%} of pairs, z = {z:.1f}): was it trained on gold rows?"
@@ -111,14 +116,11 @@ def surer_on_gold(model: str, gold: NDArray[np.float64], others: Ints) -> tuple[
 
 def _from_elsewhere(context: Context) -> tuple[Concern, ...]:
     """Compare confidences (Kolmogorov and Smirnov) and class rates (chi-square) of gold and unlabeled rows."""
-    from scipy.stats import ks_2samp
-
     p_values = {}
     for name in ("teacher", "student") if "student" in context.validation else ("teacher",):
         gold, unlabeled = margin(context.validation[name]), margin(context.unlabeled[name])
-        p_values[f"the {name}'s confidence"] = float(ks_2samp(gold, unlabeled, method="asymp").pvalue)
-    gold, unlabeled = context.validation["teacher"], context.unlabeled["teacher"]
-    p_values["the teacher's classes"] = _same_rates(gold.argmax(axis=1), unlabeled.argmax(axis=1), gold.shape[1])
+        p_values[f"the {name}'s confidence"] = _same_distribution(gold, unlabeled, context)
+    p_values["the teacher's classes"] = _same_rates(context)
     low = {name: p for name, p in zip(p_values, holm(list(p_values.values())), strict=True) if p < ALARM}
     if not low:
         return ()
@@ -128,11 +130,43 @@ def _from_elsewhere(context: Context) -> tuple[Concern, ...]:
     )
 
 
-def _same_rates(gold: NDArray[np.integer], unlabeled: NDArray[np.integer], classes: int) -> float:
-    """p of a chi-square test of equal class rates, from two samples of classes (m,) and (n,); rare classes are pooled."""
+def _ranks(gold: Floats, unlabeled: Floats) -> Floats:
+    """The share of the unlabeled rows (n,) that are below each gold row (m,), ties half."""
+    ordered = np.sort(unlabeled)
+    both = np.searchsorted(ordered, gold, "left") + np.searchsorted(ordered, gold, "right")
+    return np.asarray(both / (2 * len(ordered)))
+
+
+def _worth(values: Floats, context: Context) -> float:
+    """How many rows the gold rows are worth for the mean of values (m,) or (m, C), fewer still with few groups."""
+    return effective_number(values, context.design) * (Z / standard_errors(context.design)) ** 2
+
+
+def _same_distribution(gold: Floats, unlabeled: Floats, context: Context) -> float:
+    """p of Kolmogorov and Smirnov's test of values of gold rows (m,), as they were drawn, and of unlabeled rows (n,)."""
+    from scipy.stats import ks_2samp, kstwobign
+
+    if context.design.even:
+        return float(ks_2samp(gold, unlabeled, method="asymp").pvalue)
+    order, n = np.argsort(gold, kind="stable"), len(unlabeled)
+    weights = np.ones(len(gold)) if context.gold_weights is None else context.gold_weights
+    total, points = np.concatenate([[0.0], np.cumsum(weights[order])]), np.unique(np.concatenate([gold, unlabeled]))
+    own = total[np.searchsorted(gold[order], points, "right")] / total[-1]
+    gap = float(np.abs(own - np.searchsorted(np.sort(unlabeled), points, "right") / n).max())
+    m = _worth(_ranks(gold, unlabeled), context)
+    return float(kstwobign.sf(gap * np.sqrt(m * n / (m + n))))
+
+
+def _same_rates(context: Context) -> float:
+    """p of a chi-square test of equal rates of the teacher's classes on gold and unlabeled rows; rare ones are pooled."""
     from scipy.stats import chi2_contingency
 
+    classes = context.validation["teacher"].shape[1]
+    gold, unlabeled = (rows["teacher"].argmax(axis=1) for rows in (context.validation, context.unlabeled))
     counts = np.stack([np.bincount(sample, minlength=classes) for sample in (gold, unlabeled)])
+    if not context.design.even:
+        own = np.bincount(gold, context.gold_weights, minlength=classes)
+        counts = np.stack([own / own.sum() * _worth(one_hot(gold, classes), context), counts[1]])
     expected = counts.sum(axis=0) * counts.sum(axis=1).min() / counts.sum()
     common = expected >= EXPECTED
     table = np.column_stack([counts[:, common], counts[:, ~common].sum(axis=1)])

@@ -27,13 +27,14 @@ class JudgedTargets:
 def judge(metric: Metric, context: Context, targets: FittedTargets, pilots: PilotPredictions | None) -> JudgedTargets:
     """All of it, from the gold rows and from what pilot students predict."""
     teacher, corrected, labels = context.validation["teacher"], targets.out_of_fold, context.labels
-    measured = difference(metric, corrected, teacher, labels)
+    drawn = (context.gold_weights, context.gold_groups)
+    measured = difference(metric, corrected, teacher, labels, *drawn)
     gain = measured if metric.higher else Interval(-measured.value, -measured.high, -measured.low)
-    classes = [estimate_by_class(metric, each, labels) for each in (teacher, corrected)]
+    classes = [estimate_by_class(metric, each, labels, *drawn) for each in (teacher, corrected)]
     return JudgedTargets(
         metric.name,
-        estimate(metric, teacher, labels),
-        estimate(metric, corrected, labels),
+        estimate(metric, teacher, labels, *drawn),
+        estimate(metric, corrected, labels, *drawn),
         gain,
         None if pilots is None else forecast(pilots, metric),
         tuple(zip(*classes, strict=True)),

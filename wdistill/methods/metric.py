@@ -132,7 +132,7 @@ def bayes_decision(probabilities: Floats, costs: Floats) -> Ints:
     return np.asarray((probabilities @ costs).argmin(axis=1), np.int64)
 
 
-def _ratio(top: Floats, bottom: Floats, weights: Floats, stakes: Floats | None = None) -> MetricParts:
+def ratio(top: Floats, bottom: Floats, weights: Floats, stakes: Floats | None = None) -> MetricParts:
     """Σ weight · top / Σ weight · bottom of columns (n, C)."""
     total, mass = weights @ bottom, weights.sum()
     known = total > 0
@@ -150,31 +150,31 @@ def _columns(predictions: Floats, truth: Floats, classes: Sequence[int] | None) 
 def accuracy(predictions: Floats, truth: Floats, weights: Floats) -> MetricParts:
     """The share of rows whose decision is right."""
     right = np.take_along_axis(truth, most_likely(predictions)[:, None], 1)
-    return _ratio(right, np.ones_like(right), weights)
+    return ratio(right, np.ones_like(right), weights)
 
 
 def recalls(predictions: Floats, truth: Floats, weights: Floats, classes: Sequence[int] | None = None) -> MetricParts:
     """Of the rows of a class, the share that is decided so."""
     decided, true = _columns(predictions, truth, classes)
-    return _ratio(decided * true, true, weights)
+    return ratio(decided * true, true, weights)
 
 
 def precisions(predictions: Floats, truth: Floats, weights: Floats, classes: Sequence[int] | None = None) -> MetricParts:
     """Of the rows that are decided to be of a class, the share that is."""
     decided, true = _columns(predictions, truth, classes)
-    return _ratio(decided * true, decided, weights)
+    return ratio(decided * true, decided, weights)
 
 
 def f1_scores(predictions: Floats, truth: Floats, weights: Floats, classes: Sequence[int] | None = None) -> MetricParts:
     """2 · right / (decided + true): the harmonic mean of precision and recall."""
     decided, true = _columns(predictions, truth, classes)
-    return _ratio(2 * decided * true, decided + true, weights, decided + true - decided * true)
+    return ratio(2 * decided * true, decided + true, weights, decided + true - decided * true)
 
 
 def shares(predictions: Floats, truth: Floats, weights: Floats, classes: Sequence[int] | None = None) -> MetricParts:
     """The share of rows that are of a class, whatever is predicted."""
     true = _columns(predictions, truth, classes)[1]
-    return _ratio(true, np.ones_like(true), weights)
+    return ratio(true, np.ones_like(true), weights)
 
 
 def _losses(predictions: Floats, costs: Floats | None, wanted: Ints) -> Floats:
@@ -187,7 +187,7 @@ def _losses(predictions: Floats, costs: Floats | None, wanted: Ints) -> Floats:
 def log_loss(predictions: Floats, truth: Floats, weights: Floats) -> MetricParts:
     """The mean of −log p of the true class."""
     losses = (truth * _losses(predictions, None, np.arange(truth.shape[1]))).sum(axis=1, keepdims=True)
-    return replace(_ratio(losses, np.ones_like(losses), weights), worst=np.inf)
+    return replace(ratio(losses, np.ones_like(losses), weights), worst=np.inf)
 
 
 def mean_cost(
@@ -204,7 +204,7 @@ def mean_cost(
     inside = [(losses >= group[0]) & (losses <= group[-1]) for group in groups]
     top = len(groups) * np.stack([(true * losses * part).sum(axis=1) for part in inside], axis=1)
     rows = np.repeat(true.sum(axis=1, keepdims=True), len(groups), axis=1)
-    return replace(_ratio(top, rows, weights), worst=len(groups) * np.array([group[-1] for group in groups]))
+    return replace(ratio(top, rows, weights), worst=len(groups) * np.array([group[-1] for group in groups]))
 
 
 def class_losses(
@@ -220,7 +220,7 @@ def class_losses(
     wanted = np.arange(truth.shape[1]) if classes is None else np.asarray(classes, np.int64)
     true = truth[:, wanted]
     worst = np.inf if costs is None else costs[wanted].max(axis=1)
-    return replace(_ratio(true * _losses(predictions, costs, wanted), true, weights), worst=worst)
+    return replace(ratio(true * _losses(predictions, costs, wanted), true, weights), worst=worst)
 
 
 # metrics of rankings --------------------------------------------------------------------------------------------------
@@ -335,12 +335,14 @@ def parse_metric(text: str, classes: Sequence[str]) -> Metric:
     """A metric as users type it; `classes` are the names (K,).
 
     Of all classes: accuracy, balanced-accuracy, macro-f1, log-loss. Of one class: f1:CLASS, recall:CLASS, precision:CLASS,
-    share:CLASS, average-precision:CLASS, recall@precision=0.9:CLASS. Costs are a matrix: `cost_metric`.
+    share:CLASS, average-precision:CLASS, recall@precision=0.9:CLASS. Costs are a matrix: methods/metric_text.py.
     """
     asked, colon, wanted = text.partition(":")
     name, equals, number = asked.partition("=")
     if name not in (*PLAIN, *OF_A_CLASS):
-        raise not_one_of("unknown metric", "metric", name, (*PLAIN, *OF_A_CLASS), "name one of them, or pass a cost matrix")
+        raise not_one_of(
+            "unknown metric", "metric", name, (*PLAIN, *OF_A_CLASS), "name one of them, or a cost matrix: cost:FILE"
+        )
     if bool(equals) != (name == "recall@precision"):
         expected = "recall@precision=0.9:CLASS, with a number, or a metric that takes none"
         raise bad_value("not a metric", "metric", text, expected, "say which precision, or leave the number out")

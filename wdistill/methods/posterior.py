@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdistill.methods.crossfit import Ints, floored_logs, log_softmax, out_of_fold
+from wdistill.methods.gold_design import effective_weights
 from wdistill.weights.confidence import Floats
 
 SLOPE_PRECISION = 10.0  # of the prior: slope 1 for the leader, which is the first expert, and 0 for the others
@@ -53,11 +54,14 @@ class Posterior:
         return {"slopes": dict(self.slopes), "biases": self.biases.tolist(), "classes_without_gold": without}
 
 
-def fit_posterior(predictions: Mapping[str, Floats], labels: NDArray[np.integer]) -> Posterior:
+def fit_posterior(
+    predictions: Mapping[str, Floats], labels: NDArray[np.integer], weights: Floats | None = None
+) -> Posterior:
     """Slopes and biases with the largest posterior density; probabilities (m, K) by expert, the leader first, labels (m,).
 
     The prior gives an expert other than the leader the slope 0: without evidence in the gold rows it is ignored. One that
-    says the same of all gold rows is left out.
+    says the same of all gold rows is left out. `weights` (m,): 1 / the probability of being drawn, of gold rows that were
+    drawn unevenly; they count as many rows as they are worth.
     """
     from scipy.optimize import minimize
 
@@ -69,13 +73,16 @@ def fit_posterior(predictions: Mapping[str, Floats], labels: NDArray[np.integer]
     prior = np.eye(experts)[0]
     truth = np.zeros((m, classes))
     truth[np.arange(m), labels] = 1.0
+    counted = None if weights is None else effective_weights(weights)[:, None]  # (m, 1)
 
     def loss(parameters: Floats) -> tuple[float, Floats]:
         slopes, biases = parameters[:experts], parameters[experts:]
         log_p = log_softmax(np.tensordot(slopes, stacked, 1) + biases)
-        residual = np.exp(log_p) - truth
+        residual, gained = np.exp(log_p) - truth, log_p * truth
+        if counted is not None:
+            residual, gained = counted * residual, counted * gained
         off = slopes - prior
-        value = -float((log_p * truth).sum()) + SLOPE_PRECISION / 2 * off @ off + BIAS_PRECISION / 2 * biases @ biases
+        value = -float(gained.sum()) + SLOPE_PRECISION / 2 * off @ off + BIAS_PRECISION / 2 * biases @ biases
         by_slope = np.tensordot(stacked, residual, 2) + SLOPE_PRECISION * off
         return value, np.concatenate([by_slope, residual.sum(axis=0) + BIAS_PRECISION * biases])
 
@@ -85,11 +92,14 @@ def fit_posterior(predictions: Mapping[str, Floats], labels: NDArray[np.integer]
     return Posterior(slopes, fitted[experts:], np.bincount(labels, minlength=classes) > 0)
 
 
-def cross_fitted(predictions: Mapping[str, Floats], labels: NDArray[np.integer], folds: Ints) -> Floats:
+def cross_fitted(
+    predictions: Mapping[str, Floats], labels: NDArray[np.integer], folds: Ints, weights: Floats | None = None
+) -> Floats:
     """Out-of-fold posterior of the gold rows (m, K): each row's is fitted without the rows of its fold."""
 
     def fit_and_predict(train: Ints, test: Ints) -> Floats:
-        posterior = fit_posterior({name: values[train] for name, values in predictions.items()}, labels[train])
+        known = {name: values[train] for name, values in predictions.items()}
+        posterior = fit_posterior(known, labels[train], None if weights is None else weights[train])
         return posterior({name: values[test] for name, values in predictions.items()})
 
     return out_of_fold(fit_and_predict, folds)

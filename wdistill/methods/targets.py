@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from wdistill.core.errors import not_one_of
 from wdistill.methods.context import Context
 from wdistill.methods.crossfit import Ints
+from wdistill.methods.gold_design import effective_weights
+from wdistill.methods.on_gold import beats
 from wdistill.methods.posterior import Posterior, cross_fitted, fit_posterior
 from wdistill.weights.confidence import Floats
 
@@ -80,21 +82,21 @@ class FittedTargets:
 
 def fit_targets(context: Context, source: str = AVERAGE) -> FittedTargets:
     """Targets of this name, fitted on the gold rows of a context."""
-    experts, labels, folds = context.validation, context.labels, context.folds
+    experts, labels, folds, weights = context.validation, context.labels, context.folds, context.gold_weights
     check_source(source, experts, "targets_from (--targets-from)")
     leader = leader_of(context)
     if source in experts:
         return FittedTargets(source, leader, AsTheyAre(source), experts[source])
     first = source.removesuffix(RECALIBRATED) if source.endswith(RECALIBRATED) else leader
     alone = {first: experts[first]}
-    recalibrated = fit_posterior(alone, labels), cross_fitted(alone, labels, folds)
+    recalibrated = fit_posterior(alone, labels, weights), cross_fitted(alone, labels, folds, weights)
     if source.endswith(RECALIBRATED):
         return FittedTargets(source, leader, *recalibrated)
     everybody = {leader: experts[leader], **experts}
-    posterior = fit_posterior(everybody, labels), cross_fitted(everybody, labels, folds)
+    posterior = fit_posterior(everybody, labels, weights), cross_fitted(everybody, labels, folds, weights)
     if source == POSTERIOR:
         return FittedTargets(source, leader, *posterior)
-    share = stacked_share(recalibrated[1], posterior[1], labels)
+    share = stacked_share(recalibrated[1], posterior[1], labels, weights)
     mean = (1.0 - share) * recalibrated[1] + share * posterior[1]
     return FittedTargets(source, leader, Average(recalibrated[0], posterior[0], share), mean)
 
@@ -111,18 +113,23 @@ def leader_of(context: Context) -> str:
     """The expert that the prior trusts: the retrained teacher, the teacher, or one that is better on gold beyond chance."""
     usual = "retrained" if "retrained" in context.validation else "teacher"
     right = {name: values.argmax(axis=1) == context.labels for name, values in context.validation.items()}
-    strongest = max(right, key=lambda name: int(right[name].sum()))
-    won = int(np.sum(right[strongest] & ~right[usual]))
-    lost = int(np.sum(right[usual] & ~right[strongest]))
-    return strongest if won - lost > BEYOND_CHANCE * np.sqrt(won + lost) else usual
+    counted = np.ones(len(context.labels)) if context.gold_weights is None else context.gold_weights
+    strongest = max(right, key=lambda name: float(counted @ right[name]))
+    return strongest if beats(right[strongest], right[usual], BEYOND_CHANCE, context.design) else usual
 
 
-def stacked_share(one: Floats, other: Floats, labels: NDArray[np.integer]) -> float:
-    """The share of the other in the mean of two predictions (m, K) that is likeliest on labels (m,), its prior one half."""
+def stacked_share(one: Floats, other: Floats, labels: NDArray[np.integer], weights: Floats | None = None) -> float:
+    """The share of the other in the mean of two predictions (m, K) that is likeliest on labels (m,), its prior one half.
+
+    `weights` (m,): 1 / the probability of being drawn, of gold rows that were drawn unevenly.
+    """
     rows: Ints = np.arange(len(labels))
     first, second = one[rows, labels], other[rows, labels]
+    counted = None if weights is None else effective_weights(weights)
+    count = len(labels) if counted is None else float(counted.sum())
     share = 0.5
     for _ in range(STEPS):
         responsible = share * second / ((1.0 - share) * first + share * second)
-        share = (float(responsible.sum()) + PRIOR_ROWS / 2) / (len(labels) + PRIOR_ROWS)
+        total = responsible.sum() if counted is None else counted @ responsible
+        share = (float(total) + PRIOR_ROWS / 2) / (count + PRIOR_ROWS)
     return share

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from wdistill.methods.context import Context, one_hot
 from wdistill.methods.crossfit import Ints, floored_logs, out_of_fold
+from wdistill.methods.gold_design import GoldDesign
+from wdistill.methods.groups import numbered, sums
 from wdistill.weights.confidence import Floats, entropy, margin
 from wdistill.weights.debiased import debiased
-from wdistill.weights.diagnostics import Bin, reliability
+from wdistill.weights.diagnostics import Bin, Reliability, reliability, standard_error
 
 Learner = Callable[[Floats, NDArray[np.bool_], Floats, Ints], Floats]  # features, errors, features to predict, distinct rows
 
@@ -134,9 +136,9 @@ def detectors(context: Context, errors: Mapping[str, Floats], posterior: Floats)
     certain = 1.0 - teacher.max(axis=1)  # the teacher's own estimate of its error
     doubt = 1.0 - posterior[np.arange(m), label]
     return (
-        _finder("teacher's margin", -margin(teacher), certain, wrong),
-        *(_finder(name, chances, chances, wrong) for name, chances in errors.items()),
-        _finder("corrected targets", doubt, doubt, wrong),
+        _finder("teacher's margin", -margin(teacher), certain, wrong, context.design),
+        *(_finder(name, chances, chances, wrong, context.design) for name, chances in errors.items()),
+        _finder("corrected targets", doubt, doubt, wrong, context.design),
     )
 
 
@@ -157,7 +159,48 @@ def area(high: Floats, low: Floats) -> tuple[float, float]:
     return float(beats.mean()), float(np.sqrt(spread))
 
 
-def _finder(name: str, scores: Floats, chances: Floats, wrong: NDArray[np.bool_]) -> Detector:
-    auc, error = area(scores[wrong], scores[~wrong])
-    curve = reliability(1.0 - chances, wrong, BINS)
+def weighted_area(scores: Floats, high: NDArray[np.bool_], design: GoldDesign) -> tuple[float, float]:
+    """The same for scores (m,) of gold rows, of which `high` (m,) are the first sample, as the rows were drawn."""
+    weights = np.ones(len(scores)) if design.weights is None else design.weights
+    groups = None if design.groups is None else numbered(design.groups, len(scores))
+    if high.all() or not high.any():
+        return float("nan"), float("nan")
+    beaten = np.where(high, _weight_below(scores, ~high, weights), 1.0 - _weight_below(scores, high, weights))
+    parts = [np.where(side, weights / weights[side].sum(), 0.0) for side in (high, ~high)]
+    auc = float(parts[0] @ beaten)
+    moved = sums(((parts[0] + parts[1]) * (beaten - auc))[:, None], groups)[:, 0]
+    return auc, float(np.sqrt(moved @ moved * len(moved) / max(len(moved) - 1, 1)))
+
+
+def _weight_below(scores: Floats, others: NDArray[np.bool_], weights: Floats) -> Floats:
+    """For every score (m,) the share of the weight of `others` (m,) that is below it, ties half."""
+    order = np.argsort(scores[others], kind="stable")
+    known, total = scores[others][order], np.concatenate([[0.0], np.cumsum(weights[others][order])])
+    ends = [total[np.searchsorted(known, scores, side)] for side in ("left", "right")]
+    return np.asarray((ends[0] + ends[1]) / (2 * total[-1]))
+
+
+def weighted_reliability(certainty: Floats, wrong: NDArray[np.bool_], weights: Floats, bins: int) -> Reliability:
+    """Calibration, certainty (m,) and wrong (m,), in bins of equal weight (m,) as far as ties allow."""
+    below = _weight_below(certainty, np.ones(len(certainty), bool), weights)
+    place, found, masses = np.minimum((below * bins).astype(np.int64), bins - 1), list[Bin](), list[float]()
+    for number in np.unique(place):
+        at = place == number
+        own, w = certainty[at], weights[at]
+        mean, right = (float(np.average(values, weights=w)) for values in (own, ~wrong[at]))
+        rows = float(w.sum() ** 2 / np.square(w).sum())
+        ends = float(own.min()), float(own.max())
+        found.append(Bin(*ends, mean, int(at.sum()), right, standard_error(right * rows, rows)))
+        masses.append(float(w.sum()))
+    gaps = [abs(each.mean - each.accuracy) for each in found]
+    return Reliability(tuple(found), float(np.average(gaps, weights=masses)))
+
+
+def _finder(name: str, scores: Floats, chances: Floats, wrong: NDArray[np.bool_], design: GoldDesign) -> Detector:
+    auc, error = area(scores[wrong], scores[~wrong]) if design.even else weighted_area(scores, wrong, design)
+    curve = (
+        reliability(1.0 - chances, wrong, BINS)
+        if design.weights is None
+        else weighted_reliability(1.0 - chances, wrong, design.weights, BINS)
+    )
     return Detector(name, auc, error, curve.bins, curve.error)

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from wdistill.core.errors import printable
-from wdistill.report import figures, tables, words
+from wdistill.report import figures, judged, tables, words
 from wdistill.report.accuracies import Row, arm_names, baseline, headline
 from wdistill.report.figures import Panel
 from wdistill.runs.outcome import Outcome
@@ -35,6 +35,9 @@ class TrialGroup:
     unfinished: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
     choices: tuple[tuple[str, str], ...]  # arms whose method chose, and why
+    pool: tuple[str, ...]  # what the corrected targets say of the students
+    decisions: tuple[str, ...]  # how the students decide, where the metric is not accuracy
+    metric: tuple[tables.Grid, ...]  # what they reach by it, overall and by class
     gold_note: str  # about arms that were trained on the gold rows
     rows: tuple[Row, ...]
     columns: dict[str, str]  # of the headline: field of a row, and its title
@@ -83,6 +86,9 @@ def _setting(name: str, outcomes: Sequence[Outcome], mark: str) -> TrialGroup:
         unfinished=tuple(words.unfinished(outcomes)),
         facts=tuple(tables.facts(outcomes)),
         choices=tuple(tables.choices(outcomes)),
+        pool=tuple(judged.pool_sentences(outcomes)),
+        decisions=tuple(judged.decisions(outcomes)),
+        metric=tuple(judged.grids(outcomes)),
         gold_note=tables.trained_on_gold(outcomes),
         rows=rows,
         columns=tested,

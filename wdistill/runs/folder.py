@@ -16,7 +16,7 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from wdistill.core.errors import CheckpointError, FileError, unreadable
 from wdistill.core.paths import as_path
 from wdistill.runs.arms import folder_of
 from wdistill.runs.checkpoints import Snapshot, content_of, damaged, is_begun, read_manifest, visible_damage
+from wdistill.runs.judgement import judgement_of
 from wdistill.runs.outcome import Epoch, Outcome, Training, refresh_of
 from wdistill.weights import saved
 from wdistill.weights.rule import Fitted
@@ -147,6 +148,7 @@ def read_run(folder: str | Path) -> Outcome:
         },
         seconds={**seconds, **state.get("seconds", {})},
         warnings=(*state.get("warnings", ()), *([text] if (text := damage_text(folder)) else [])),
+        judgement=judgement_of(state.get("judged", {})),
     )
 
 
@@ -161,7 +163,7 @@ def metrics_of(folder: Path) -> Iterator[dict[str, Any]]:
         for epoch in training.epochs:
             refresh = refreshes.get(epoch.epoch - 1)
             weights = {} if refresh is None else {"weights": summary(refresh.weights)}
-            yield {"stage": name, **asdict(epoch), **weights}
+            yield {"stage": name, **epoch.record, **weights}
 
 
 def metrics_bytes(folder: Path) -> bytes:

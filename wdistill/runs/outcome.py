@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wdistill.runs.judgement import Judgement
 from wdistill.weights.diagnostics import Histogram
 from wdistill.weights.rule import Fitted
 
@@ -22,6 +23,17 @@ class Epoch:
     test: float | None  # accuracy on the test rows, where there are any
     examples: int  # trained on in this epoch
     seconds: float  # of training alone; accuracies are measured apart
+    score: float | None = None  # the recipe's metric on the validation rows, negative where less is better; None: accuracy
+
+    @property
+    def rank(self) -> float | None:
+        """What epochs are compared by: more is better; None where it was not measured."""
+        return self.validation if self.score is None else self.score
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """As JSON holds it; a score only where there is one."""
+        return {name: value for name, value in asdict(self).items() if name != "score" or value is not None}
 
 
 @dataclass(frozen=True)
@@ -75,9 +87,9 @@ class Training:
 
     @property
     def chosen(self) -> Epoch | None:
-        """The first of the epochs with the best accuracy on the validation rows."""
-        measured = [epoch for epoch in self.epochs if epoch.validation is not None]
-        return max(measured, key=lambda epoch: (epoch.validation or 0.0, -epoch.epoch), default=None)
+        """The epoch, the first of several, that was best on the validation rows: by accuracy, or by the recipe's metric."""
+        measured = [epoch for epoch in self.epochs if epoch.rank is not None]
+        return max(measured, key=lambda epoch: (epoch.rank or 0.0, -epoch.epoch), default=None)
 
 
 @dataclass(frozen=True)
@@ -96,3 +108,4 @@ class Outcome:
     arms: Mapping[str, Training]  # in the order given
     seconds: Mapping[str, float]  # by stage: teacher, student, labels, and every arm
     warnings: tuple[str, ...] = ()
+    judgement: Judgement = field(default_factory=Judgement)  # of the final students, once all are trained

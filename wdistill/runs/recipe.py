@@ -13,6 +13,7 @@ from wdistill.core.checks import warn
 from wdistill.core.errors import ConfigError, bad_value
 from wdistill.core.settings import Word, check_settings, read_settings, setting, settings_of, shown
 from wdistill.methods.best import AUXILIARY_MODELS
+from wdistill.methods.metric_text import check_text
 from wdistill.methods.targets import check_source
 from wdistill.weights.rules import RuleSettings, missing_settings, unused_settings
 
@@ -90,6 +91,13 @@ class Recipe(RuleSettings):
         "what best teaches: average, posterior, or an expert such as teacher or retrained, also with -recalibrated",
     )
 
+    # what counts
+    metric: str = setting(
+        "accuracy",
+        "what counts: accuracy, balanced-accuracy, macro-f1, log-loss, f1:CLASS, average-precision:CLASS, "
+        "recall@precision=0.9:CLASS, or cost:FILE; epochs and decisions are chosen by it, and the report shows it",
+    )
+
     # what comes in
     kind: Literal["probabilities", "logits", "logprobs"] = setting("probabilities", "what a teacher given as a table holds")
     classes: int | None = setting(None, "number of classes; as the models have it unless given", least=2)
@@ -148,6 +156,7 @@ def _check_conflicts(recipe: Recipe, beside: Sequence[str] = ()) -> None:
     default = settings_of(Recipe)
     if recipe.targets_from != default["targets_from"].default and "best" not in (*recipe.rule, *beside):
         raise _conflict(recipe, "targets_from", "rule", "needs the arm best")
+    check_text(recipe.metric)
     check_source(recipe.targets_from, ("teacher", "student", *AUXILIARY_MODELS), "recipe: targets_from")
     if recipe.decayed != "all" and not recipe.weight_decay:
         raise _conflict(recipe, "decayed", "weight_decay", "needs a weight_decay above 0")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from wdistill.methods.advice import SAMPLE
 from wdistill.methods.best import check_enough_gold
 from wdistill.methods.context import AuxiliaryPredictions, Context
 from wdistill.methods.crossfit import FoldForests, Ints, fit_fold_forests, folds_of
+from wdistill.methods.gold_design import GoldDesign, check_groups
+from wdistill.methods.groups import shared_groups
 from wdistill.methods.guards import (
     Concern,
     among,
@@ -24,12 +26,14 @@ from wdistill.methods.guards import (
     duplicate_gold,
     gold_in_labeled,
     gold_in_unlabeled,
+    gold_shares_groups,
     keys_of,
     leaked,
     one_of_each,
 )
 from wdistill.tables.formats.table import Chunk, Table, open_tables
 from wdistill.tables.gold import located_errors, named_rows, read_gold, same_class_names, table_with
+from wdistill.tables.gold_design import column_values, naming_ids, read_design, with_design_columns
 from wdistill.tables.join import check_ids
 from wdistill.tables.options import Options, Paths
 from wdistill.tables.rows import UnlabeledTables, chunk_rows
@@ -55,6 +59,7 @@ class ExpertTables:
     forest: FoldForests | None = None  # fitted to labeled and gold rows
     same: Ints | None = None  # (m,) of every gold row the first that is the same, where gold rows are repeated
     concerns: tuple[Concern, ...] = ()  # gold rows that are labeled rows too, or repeated
+    design: GoldDesign = field(default_factory=GoldDesign)  # how the gold rows were drawn
 
     @property
     def options(self) -> Options:
@@ -115,9 +120,10 @@ def open_experts(paths: Paths, options: Options) -> ExpertTables:
     students = ("student",) if any(table.has("student") for table in (*gold, *tables)) else ()
     predictions = ("teacher", *students, *options.opinions)
     same_class_names((*gold, *tables), options.classes, predictions)
+    options = with_design_columns(options, gold)
     evidence, ids = read_gold(gold, options, tables)
     check_enough_gold(len(ids), "--validation", "weigh with --method paper")
-    evidence, ids = _by_id(evidence, ids)
+    evidence, ids, design = _by_id(evidence, ids, read_design(gold, options, ids))
     columns = {column: table_with(tables, column) for column in (*predictions, *filter(None, [options.inputs]))}
     for column in columns:
         table_with(gold, column)
@@ -125,7 +131,7 @@ def open_experts(paths: Paths, options: Options) -> ExpertTables:
         for name in ("validation_teacher", *(f"validation_{student}" for student in students)):
             scan(getattr(evidence, name), name=name, **evidence.reading)
     source = UnlabeledTables(tables, options, evidence, columns)
-    experts = ExpertTables(source, ids, {}, named=_have_ids((*gold, tables[0])))
+    experts = ExpertTables(source, ids, {}, named=_have_ids((*gold, tables[0])), design=design)
     auxiliary, _ = gather(gold, dict.fromkeys(options.opinions, experts.predict), ids, chunk_rows(source.classes), False)
     experts = replace(experts, auxiliary=auxiliary)
     return _with_forest(experts, gold, labeled) if options.inputs else experts
@@ -135,13 +141,14 @@ def _have_ids(tables: Sequence[Table]) -> bool:
     return all("id" in table.columns for table in tables)
 
 
-def _by_id(evidence: Evidence, ids: pa.Array) -> tuple[Evidence, pa.Array]:
+def _by_id(evidence: Evidence, ids: pa.Array, design: GoldDesign) -> tuple[Evidence, pa.Array, GoldDesign]:
     """The gold rows in the order of their ids: folds, and all that comes of them, are the same for any order of a table."""
     order = pc.sort_indices(ids).to_numpy()
     names = ("validation_teacher", "validation_student", "validation_labels")
     arrays = {name: getattr(evidence, name) for name in names}
     sorted_arrays = {name: values[order] for name, values in arrays.items() if values is not None}
-    return replace(evidence, **sorted_arrays), ids.take(pa.array(order))
+    drawn = GoldDesign(*(None if values is None else values[order] for values in (design.weights, design.groups)))
+    return replace(evidence, **sorted_arrays), ids.take(pa.array(order)), drawn
 
 
 def _with_forest(experts: ExpertTables, gold: Sequence[Table], labeled: Sequence[Table]) -> ExpertTables:
@@ -159,11 +166,21 @@ def _with_forest(experts: ExpertTables, gold: Sequence[Table], labeled: Sequence
         is_gold = np.isin(labeled_keys, gold_keys[in_labeled]) | (named & is_in(ids, experts.ids))
         in_labeled = in_labeled | (named & is_in(experts.ids, ids))
         more = rows[0][~is_gold], rows[1][~is_gold]
-        concerns = gold_in_labeled(int(in_labeled.sum()), len(labels))
+        concerns = (*gold_in_labeled(int(in_labeled.sum()), len(labels)), *_labeled_groups(experts, labeled, ids))
     same = one_of_each(gold_keys, unlabeled_keys)
-    forest = fit_fold_forests(more, (inputs, labels), folds_of(labels, same=same), classes)
+    forest = fit_fold_forests(more, (inputs, labels), folds_of(labels, same=same, groups=experts.design.groups), classes)
     auxiliary = {**experts.auxiliary, "forest": forest(inputs, slice(None))}
     return replace(experts, forest=forest, auxiliary=auxiliary, same=same, concerns=(*concerns, *duplicate_gold(same)))
+
+
+def _labeled_groups(experts: ExpertTables, labeled: Sequence[Table], ids: pa.Array) -> tuple[Concern, ...]:
+    """A concern where labeled rows, whose ids are given, are of groups that gold rows are of too."""
+    name, gold = experts.options.group, experts.design.groups
+    if name is None or gold is None or not any(name in table.columns for table in labeled):
+        return ()
+    with naming_ids(ids):
+        others = check_groups(column_values(labeled, name, ids), f"--labeled, column {name!r}", fewest=1)
+    return gold_shares_groups(shared_groups(gold, others), len(gold), "labeled rows")
 
 
 def _first_inputs(experts: ExpertTables) -> NDArray[Any]:
@@ -229,7 +246,16 @@ def predict_sample(experts: ExpertTables, seed: int = 0) -> SampledPredictions:
         shared_inputs = leaked(np.isin(gold_keys, sample_keys), by_itself(sample_keys))
         concerns = concerns or gold_in_unlabeled(int(shared_inputs.sum()), len(experts.ids), "inputs")
     evidence = replace(experts.evidence, teacher=sample["teacher"], student=sample.get("student"), tolerance=CHECKED)
-    context = Context(evidence, auxiliary, options.targets, seed, experts.same, options.targets_from)
+    context = Context(
+        evidence,
+        auxiliary,
+        options.targets,
+        seed,
+        experts.same,
+        options.targets_from,
+        gold_weights=experts.design.weights,
+        gold_groups=experts.design.groups,
+    )
     all_concerns = (*experts.concerns, *concerns)
     own = sample.get(options.inputs or "")
     return SampledPredictions(context, ids.take(pa.array(kept)), rows, len(ids), experts.named, all_concerns, own)

@@ -61,12 +61,23 @@ class Options(RuleSettings):
     inputs: str | None = setting(
         None, "in V, U and L: numbers that a random forest is trained on, as another expert", metavar="COLUMN"
     )
+    group: str | None = setting(
+        None,
+        "in V, and in L: documents, users or queries whose rows belong together; by default 'group', where V has it",
+        metavar="COLUMN",
+    )
+    inclusion: str | None = setting(
+        None,
+        "in V: the probability with which a row was drawn; by default 'inclusion', where V has it",
+        metavar="COLUMN",
+    )
 
 
 OF_METHOD = {  # options that one method alone looks at
     "paper": ("rule", *(name for name in settings_of(RuleSettings) if name != "targets"), "truth"),
-    "best": ("opinions", "inputs", "targets_from"),
+    "best": ("opinions", "inputs", "targets_from", "group", "inclusion"),
 }
+DESIGN = ("group", "inclusion")  # how gold rows were drawn: in records only where that was told
 READING = ("targets", "kind", "classes", "soft_labels", "renormalize", "allow_subset")  # of both methods
 RESERVED = ("id", "label", "teacher", "student", "forest", "second", "retrained")  # no names of opinions
 
@@ -97,7 +108,8 @@ def read_options(flags: Mapping[str, Any]) -> Options:
 def option_record(options: Options) -> dict[str, Any]:
     """The options that the method looks at, as JSON can hold them."""
     others = (*OF_METHOD["best" if options.method == "paper" else "paper"], "method")
-    return {name: value for name, value in to_json(options).items() if name not in others}
+    untold = [name for name in DESIGN if getattr(options, name) is None]
+    return {name: value for name, value in to_json(options).items() if name not in (*others, *untold)}
 
 
 def takes_mean(options: Options) -> bool:
@@ -144,6 +156,10 @@ def _check_experts(options: Options, paths: Paths) -> None:
         raise _conflict("--labeled", "needs --inputs COLUMN, which a forest learns from", "no --inputs")
     _check_columns("--inputs", [options.inputs] if options.inputs else [], RESERVED)
     _check_columns("--opinions", options.opinions, (*RESERVED, *([options.inputs] if options.inputs else [])))
+    predictions = (*RESERVED, *options.opinions, *([options.inputs] if options.inputs else []))
+    _check_columns("--group", [] if options.group is None else [options.group], predictions)
+    drawn = (*predictions, *([options.group] if options.group else []))
+    _check_columns("--inclusion", [] if options.inclusion is None else [options.inclusion], drawn)
     check_source(options.targets_from, ("teacher", "student", *options.opinions, "forest"), "--targets-from")
     if options.inputs:
         need_sklearn("--inputs")

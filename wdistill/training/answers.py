@@ -125,7 +125,7 @@ def distill_files(
         with open_run(rule, recipe, run) as this_run:
             this_run.messages.extend(messages)
             parts = (splits.labeled, splits.validation, splits.unlabeled, splits.test)
-            prepared = prepare(this_run, splits.teacher, made, *parts, gold_as_labeled=True)
+            prepared = prepare(this_run, splits.teacher, made, *parts, gold_as_labeled=True, class_names=splits.classes)
             _check_same(this_run, splits.record)
             this_run.remember(**splits.record)
             return train_arms(this_run, prepared)
@@ -175,7 +175,7 @@ def read_splits(sources: Sources, options: AnswerOptions, test: str | None) -> A
         raise checks.no_rows("--answers")
     splits = {
         "labeled": _unanswered(pool, gold, encoder),
-        "validation": Data(encoder(gold.values, "gold rows"), gold.labels, _names(gold.ids)),
+        "validation": _gold_split(gold, encoder),
         "unlabeled": Data(encode_rows(pool, ids, encoder), None, _names(ids)),
         "test": None if judged is None else _test_split(pool, judged, encoder),
     }
@@ -186,6 +186,13 @@ def read_splits(sources: Sources, options: AnswerOptions, test: str | None) -> A
             predictions["test"] = answered.teacher[place.to_numpy()]
     trimmed = _without_padding(splits) if options.text else splits
     return AnsweredSplits(predictions, **trimmed, classes=pool.classes.names, encoder=encoder)
+
+
+def _gold_split(gold: GoldRows, encoder: TextEncoder | InputEncoder) -> Data:
+    """The gold rows that have an answer, with what is known of how they were drawn."""
+    weights = gold.design.weights
+    inclusion = None if weights is None else 1.0 / weights
+    return Data(encoder(gold.values, "gold rows"), gold.labels, _names(gold.ids), gold.design.groups, inclusion)
 
 
 def _without_padding(splits: dict[str, Any]) -> dict[str, Any]:

@@ -182,8 +182,18 @@ def _no_rule(evidence: Evidence) -> NDArray[np.float64]:
 def _context(job: TrainingJob, auxiliary: Sequence[str], evidence: Evidence) -> Context:
     """The input of a method: predictions, also of the auxiliary models that it uses."""
     models = {name: read_predictions(job.run / "auxiliary" / name) for name in job.auxiliary if name in auxiliary}
-    seed, same = job.recipe.seed % 2**32, job.splits["validation"].same
-    return Context(evidence, models, job.recipe.targets, seed, same, job.recipe.targets_from, job.gold_as_labeled)
+    seed, gold = job.recipe.seed % 2**32, job.splits["validation"]
+    return Context(
+        evidence,
+        models,
+        job.recipe.targets,
+        seed,
+        gold.same,
+        job.recipe.targets_from,
+        job.gold_as_labeled,
+        gold.design.weights,
+        gold.design.groups,
+    )
 
 
 def _supervision(rule: MethodArm, context: Context) -> Supervision:
@@ -269,6 +279,7 @@ def _stage(job: TrainingJob, parts: Sequence[Split], targets: Tensor, weigher: W
         estimate=weigher.estimate,
         restore=weigher.restore,
         every=recipe.refresh,
+        metric=job.metric,
         trajectory=True,
     )
 

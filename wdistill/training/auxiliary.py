@@ -64,7 +64,8 @@ def available(wanted: Sequence[str], recipe: Recipe, inputs: Inputs, student: nn
 def gold_folds(validation: Split, recipe: Recipe) -> Ints:
     """The fold of every gold row (m,)."""
     assert validation.labels is not None
-    return folds_of(validation.labels.numpy(), seed=recipe.seed % 2**32, same=validation.same)
+    groups = validation.design.groups
+    return folds_of(validation.labels.numpy(), seed=recipe.seed % 2**32, same=validation.same, groups=groups)
 
 
 def auxiliary_jobs(run: Run, prepared: Prepared) -> list[TrainingJob]:

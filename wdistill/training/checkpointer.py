@@ -58,7 +58,8 @@ class Checkpointer:
         weights = [name for name in self.store.snapshot.files if name.startswith("weights/")]
         drop = [name for name in weights if Path(name).stem not in kept]
         drop += [name for name in [self.store.state.get("checkpoint")] if name and name not in files]
-        record = {**asdict(state), "why": self.stage.why, "gold": self.stage.gold, **more}
+        epochs = [epoch.record for epoch in state.epochs]
+        record = {**asdict(state), "epochs": epochs, "why": self.stage.why, "gold": self.stage.gold, **more}
         self.store.commit(record, {**self.files, **files}, drop)
         self.files = {}
 

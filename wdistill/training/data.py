@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from wdistill.core import checks, store
-from wdistill.core.errors import InputError, LeakError, empty, wrong_shape
+from wdistill.core.errors import InputError, LeakError, bad_input, empty, wrong_shape
 from wdistill.core.threads import blocks
+from wdistill.methods.gold_design import GoldDesign, check_groups, inclusion_weights
+from wdistill.methods.groups import SharedGroups, shared_groups
 from wdistill.methods.guards import Keys, among, by_itself, keys_of, leaked, one_of_each
 from wdistill.training.batch import LABELS, check_names
 from wdistill.training.inputs import (
@@ -45,6 +47,8 @@ class Data:
     inputs: Any  # (n, …)
     labels: Any = None  # (n,) the truth; optional for unlabeled rows: only the oracle and the report use it
     ids: Any = None  # (n,) integers or strings; default: the row numbers
+    groups: Any = None  # (n,) numbers or strings: documents, users or queries whose rows belong together
+    inclusion: Any = None  # (n,) of gold rows that were drawn unevenly: the probability with which each was drawn
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +61,7 @@ class Split:
     ids: NDArray[Any]  # (n,) int64 or strings
     original: Mapping[str, Any] | None = None  # the fingerprint of inputs before those in memory went to a file
     same: NDArray[np.int64] | None = None  # (n,) for every row the first row with the same inputs, where some repeat
+    design: GoldDesign = field(default_factory=GoldDesign)  # how the rows were drawn
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -65,7 +70,9 @@ class Split:
         labels = "" if self.labels is None else store.digest(self.labels.numpy().tobytes())
         ids = store.digest("\n".join(map(str, self.ids.tolist())).encode())
         same = {} if self.same is None else {"same": store.digest(self.same.tobytes())}
-        return {**(self.original or self.inputs.fingerprint()), "labels": labels, "ids": ids, **same}
+        told = {"groups": self.design.groups, "inclusion": self.design.weights}
+        drawn = {name: store.digest(values.tobytes()) for name, values in told.items() if values is not None}
+        return {**(self.original or self.inputs.fingerprint()), "labels": labels, "ids": ids, **same, **drawn}
 
 
 def check_split(name: str, given: Any, *, labels: bool, folder: Path, to_file: bool = False) -> Split:
@@ -90,7 +97,30 @@ def check_split(name: str, given: Any, *, labels: bool, folder: Path, to_file: b
     lengths = {f"{name} inputs": n, f"{name} ids": len(ids)}
     checks.same_length(lengths if truth is None else {**lengths, f"{name} labels": len(truth)})
     _check_ids(name, ids)
-    return Split(name, inputs, truth, ids, original)
+    return Split(name, inputs, truth, ids, original, design=_as_design(name, data, n))
+
+
+def _as_design(name: str, data: Data, rows: int) -> GoldDesign:
+    """How the rows of a split were drawn; inclusion probabilities are for gold rows."""
+    told = {"groups": data.groups, "inclusion": data.inclusion}
+    given = {f"{name} {what}": checks.array(values, f"{name} {what}") for what, values in told.items() if values is not None}
+    checks.same_length({f"{name} inputs": rows, **{what: len(values) for what, values in given.items()}})
+    groups, inclusion = (given.get(f"{name} {what}") for what in told)
+    if inclusion is not None and name != "validation":
+        expected, remedy = "inclusion probabilities of the gold rows, validation=Data(…)", "leave them out"
+        raise bad_input("is for gold rows", f"{name} inclusion", f"{len(inclusion)} numbers", expected, remedy)
+    fewest = 2 if name == "validation" else 1
+    return GoldDesign(
+        None if inclusion is None else inclusion_weights(inclusion, f"{name} inclusion"),
+        None if groups is None else check_groups(groups, f"{name} groups", fewest),
+    )
+
+
+def groups_shared(splits: Mapping[str, Split]) -> dict[str, SharedGroups]:
+    """The groups of gold rows that labeled and test rows are of too, by the name of that split."""
+    gold = splits["validation"].design.groups
+    others = {name: splits[name].design.groups for name in ("labeled", "test") if name in splits}
+    return {} if gold is None else {name: shared_groups(gold, own) for name, own in others.items() if own is not None}
 
 
 def to_device(split: Split, device: torch.device) -> Split:
@@ -197,7 +227,7 @@ def _as_data(given: Any) -> Data:
     if isinstance(given, tuple | list) and len(given) == 2:
         return Data(*given)
     if isinstance(given, Mapping) and {"inputs", "ids", *LABELS} & {*given}:
-        if set(given) - {"inputs", "labels", "ids"} or "inputs" not in given:
+        if set(given) - {each.name for each in fields(Data)} or "inputs" not in given:
             found = f"a mapping of {', '.join(map(str, given))}"
             remedy = "pass a pair (inputs, labels), or Data(…); inputs by name are a mapping of their own: ({…}, labels)"
             raise wrong_shape("not a split", "data", found, "inputs, labels and ids", remedy)

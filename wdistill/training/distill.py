@@ -6,19 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
 from torch import nn
 
 from wdistill.methods import advice
 from wdistill.methods.advice import Advice
 from wdistill.methods.best import best
+from wdistill.methods.costs import Prices
 from wdistill.methods.crossfit import need_sklearn
-from wdistill.methods.metric import parse_metric
+from wdistill.methods.metric_text import metric_of
 from wdistill.methods.pilots import PilotPredictions
+from wdistill.methods.questions import WITHIN, Questions
 from wdistill.methods.targets import Targets
 from wdistill.runs.recipe import Recipe
 from wdistill.training.arm import read_context
 from wdistill.training.auxiliary import auxiliary_jobs, predict_auxiliary
 from wdistill.training.jobs import TrainingJob, arm_job, arm_jobs, pretraining_jobs
+from wdistill.training.judging import judge_students
 from wdistill.training.labels import label_splits
 from wdistill.training.pilots import train_pilots
 from wdistill.training.prepare import Prepared, prepare
@@ -64,6 +68,7 @@ def train_arms(run: Run, prepared: Prepared) -> Report:
             prepared = _before_the_arms(run, prepared, run_jobs, callbacks)
             run_jobs(arm_jobs(run, prepared))  # lines 5 to 10 of Algorithm 1
             run.remember()
+            judge_students(run, prepared, callbacks)
         run.finish()
     return run.report(prepared.student)
 
@@ -79,19 +84,25 @@ def advise(
     rule: Any = best,
     recipe: Recipe | None = None,
     run: str | Path | None = None,
-    metric: str | None = None,
+    metric: str | NDArray[Any] | None = None,
+    within: float = WITHIN,
+    prices: Prices | None = None,
+    serve: int | None = None,
 ) -> Advice:
     """The verdict before the second stage: teacher, student and auxiliary models are trained, and predict.
 
     Two pilot students are trained on three quarters of the unlabeled rows, to forecast what a student gains; they take
     about as long as one and a half arms. The arguments are those of `distill`, among whose arms must be `best`. With the
-    same arguments and the same `run`, `distill` resumes from here. `metric`: macro-f1, f1:1 and others (docs/advise.md).
+    same arguments and the same `run`, `distill` resumes from here. `metric`: the recipe's, unless given: macro-f1, f1:1
+    and others, or an array of costs (docs/advise.md). `within`: gold rows are counted for ± so many points. `prices`,
+    `serve`: what it costs to serve so many rows.
     """
     need_sklearn("advise")
+    questions = Questions(within, prices, serve)
     with open_run(rule, recipe, run) as this_run:
         arm = this_run.arm_with_auxiliary()
         prepared = prepare(this_run, teacher, student, labeled, validation, unlabeled, test)
-        judging = None if metric is None else parse_metric(metric, [str(each) for each in range(prepared.classes)])
+        judging = prepared.metric if metric is None else metric_of(metric, prepared.class_names)
         with this_run.working() as (run_jobs, callbacks):
             prepared = _before_the_arms(this_run, prepared, run_jobs, callbacks)
             context = read_context(arm_job(this_run, prepared, arm), callbacks)
@@ -99,7 +110,7 @@ def advise(
             def pilots(targets: Targets) -> PilotPredictions:
                 return train_pilots(this_run, prepared, arm, context, targets, run_jobs)
 
-            return advice.advise(context, prepared.concerns, pilots, judging)
+            return advice.advise(context, prepared.concerns, pilots, judging, questions)
 
 
 def _before_the_arms(run: Run, prepared: Prepared, run_jobs: RunJobs, callbacks: Callbacks) -> Prepared:

@@ -21,6 +21,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as tensors_of
@@ -33,6 +34,7 @@ from wdistill.core.checks import warn
 from wdistill.core.errors import bad_value, unreadable, wrong_shape, wrong_type
 from wdistill.core.paths import as_path
 from wdistill.core.sealed import digest_of
+from wdistill.methods.decision import Decision
 from wdistill.runs.arms import first_of, folder_of
 from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.runs.folder import read_run
@@ -181,6 +183,8 @@ def export_run(run: Path, folder: Path, arm: str | None = None, *, trust_code: b
     noise = torch.rand(1, *shape[1:], generator=torch.Generator().manual_seed(0))
     example = torch.zeros(1, *shape[1:], dtype=getattr(torch, dtype)) if dtype.startswith("int") else noise
     made_of = {name: state[name] for name in ("class_names", "columns") if name in state}
+    if (judged := outcome.judgement.students.get(arm)) is not None:
+        made_of["decision"] = {"metric": judged.metric, "offsets": judged.offsets, "costs": judged.costs}
     description = export_student(student, example, folder, None if arguments else network, made_of)
     return {**description, "arm": arm, "files": [PARAMETERS, DESCRIPTION, *([PROGRAM] if description["program"] else [])]}
 
@@ -189,6 +193,7 @@ def load_student(folder: str | Path, module: nn.Module | None = None, *, trust_c
     """The student that `export_student` wrote, ready to predict: in `module`, or rebuilt from its description.
 
     A student that the user's own function builds is rebuilt only with `trust_code`, since that imports and runs code.
+    Its `decide` makes classes (n,) of probabilities (n, K): by the decision of a run with a metric, else the most likely.
     """
     folder = as_path(folder, "folder")
     if not isinstance(module, nn.Module | None):
@@ -201,7 +206,16 @@ def load_student(folder: str | Path, module: nn.Module | None = None, *, trust_c
         what, where = "the stored parameters do not fit the network", str(folder / PARAMETERS)
         raise bad_value(what, where, differences, "the same names and shapes", "build the network that was exported")
     student.load_state_dict(stored)
+    if not hasattr(type(student), "decide"):
+        student.decide = _decision(description)  # type: ignore[assignment] # no module, and not part of its state
     return student.train(False)
+
+
+def _decision(description: Mapping[str, Any]) -> Decision:
+    """The decision that was exported, or that for the most likely class."""
+    stored = description.get("decision") or {"offsets": [0.0] * int(description["classes"]), "costs": None}
+    costs = stored["costs"]
+    return Decision(np.array(stored["offsets"], np.float64), None if costs is None else np.array(costs, np.float64))
 
 
 def _copy(student: nn.Module) -> nn.Module:

@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.functional import one_hot
 
 from wdistill.methods.context import MethodArm
+from wdistill.methods.metric import Metric
 from wdistill.runs.arms import folder_of
 from wdistill.runs.recipe import Recipe
 from wdistill.training.arm import load_pretrained, train_arm, train_arms
@@ -54,6 +55,7 @@ class TrainingJob:
     teacher: nn.Module | None = None  # of an arm with VID; its parameters are those of the run
     auxiliary: tuple[str, ...] = ()  # of an arm: the auxiliary models whose predictions are stored
     gold_as_labeled: bool = False  # the last labeled rows are the gold rows
+    metric: Metric | None = None  # of an arm: what its epoch is chosen by; None: accuracy
     fold: int | None = None  # of an auxiliary model: the fold of gold rows that it is not trained on
     folds: np.ndarray | None = None  # of an auxiliary model: the fold of every gold row
     lesson: Lesson | None = None  # of a pilot student
@@ -122,6 +124,7 @@ def arm_job(run: Run, prepared: Prepared, name: str) -> TrainingJob:
         prepared.teacher if recipe.vid else None,
         prepared.auxiliary,
         prepared.gold_as_labeled,
+        prepared.metric,
     )
 
 

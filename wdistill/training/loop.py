@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ from wdistill.training.checkpointer import Checkpointer
 from wdistill.training.data import Split
 from wdistill.training.losses import weighted_loss, weighted_losses, weighted_mean
 from wdistill.training.optimizer import Optimization
-from wdistill.training.predict import accuracy, device_of, forward, is_out_of_memory, model_error, predict
+from wdistill.training.predict import accuracy, device_of, forward, is_out_of_memory, model_error, predict, score
 from wdistill.training.randomness import key, permutation, seed_generators
 from wdistill.training.stack import Alone, Students
 from wdistill.training.stage import Callbacks, Stage, StoppedError, TrainState
@@ -103,7 +103,7 @@ class _Member:
     stage: Stage
     checkpointer: Checkpointer
     state: TrainState = field(default_factory=TrainState)
-    chosen: Mapping[str, Tensor] = field(default_factory=dict)  # parameters after the epoch of the best validation accuracy
+    chosen: Mapping[str, Tensor] = field(default_factory=dict)  # parameters after the epoch that was best on validation
 
     def add_loss(self, loss: float, rows: Tensor, weights: Tensor, size: int) -> None:
         """Count the loss of a batch; one that is not finite ends the training before the optimizer has stepped on it."""
@@ -119,10 +119,10 @@ class _Member:
             )
         self.state.loss += loss * size
 
-    def is_best(self, validation: float | None) -> bool:
-        """Whether the accuracy of an epoch on the validation rows is above that of all epochs before it."""
-        before = (each.validation for each in self.state.epochs if each.validation is not None)
-        return (validation or 0.0) > max(before, default=-1.0)
+    def is_best(self, epoch: Epoch) -> bool:
+        """Whether an epoch is better on the validation rows than all epochs before it."""
+        before = [each.rank for each in self.state.epochs if each.rank is not None]
+        return not before or (epoch.rank or 0.0) > max(before)
 
 
 class _Trainer:
@@ -279,16 +279,19 @@ class _Trainer:
                 assert split.labels is not None
                 for each, own in zip(measured, logits if logits.ndim == 3 else [logits], strict=True):
                     each[name] = accuracy(own, split.labels)
+                    if name == "validation" and self.stage.metric is not None:
+                        each["score"] = score(self.stage.metric, own, split.labels)
         seconds, n = (time.perf_counter() - started) / len(self.members), len(self.stage.examples)
         # the rate of the last step, which may have been another process's
         rate = self.optimization.rate(self.state.epoch, self.state.step - 1, self.state.step, self.stage.epochs)
         for number, (member, accuracies) in enumerate(zip(self.members, measured, strict=True)):
             state, validation, test = member.state, accuracies.get("validation"), accuracies.get("test")
             state.seconds["evaluate"] += seconds
-            epoch = Epoch(state.epoch + 1, state.loss / n, rate, validation, test, n, state.spent)
-            if member.is_best(validation):
+            chosen_by = accuracies.get("score")
+            epoch = Epoch(state.epoch + 1, state.loss / n, rate, validation, test, n, state.spent, chosen_by)
+            if member.is_best(epoch):
                 member.chosen = self._parameters()[number]
-            self._report(member.stage, "epoch", epochs=self.stage.epochs, **asdict(epoch))
+            self._report(member.stage, "epoch", epochs=self.stage.epochs, **epoch.record)
             state.end_epoch(epoch)
 
     def _report(self, stage: Stage, what: str, **more: Any) -> None:

@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from wdistill.core.errors import ConfigError, NumericalError, UnfinishedError, bad_value
+from wdistill.methods.decision import reachable
+from wdistill.methods.metric import Metric
 from wdistill.training.batch import Batch, call, described, logits_of, rows_in
 from wdistill.training.inputs import Inputs
+from wdistill.weights.equations import probabilities
 
 GRID = 128  # rows of a batch: the bits of a prediction may depend on it, so it never changes
 
@@ -58,6 +61,12 @@ def predict(
 def accuracy(logits: NDArray[Any], labels: Tensor) -> float:
     """Share of rows whose largest logit is that of their label."""
     return float(np.mean(logits.argmax(axis=1) == labels.numpy()))
+
+
+def score(metric: Metric, logits: NDArray[Any], labels: Tensor) -> float:
+    """The metric of logits (m, K) at the best threshold, more being better: see `reachable`."""
+    value = reachable(metric, np.asarray(probabilities(logits, "logits"), np.float64), labels.numpy())
+    return value if metric.higher else -value
 
 
 def forward(model: nn.Module, batch: Batch, device: torch.device, precision: str) -> Tensor:

@@ -16,14 +16,26 @@ from torch import Tensor, nn
 from wdistill.core import checks
 from wdistill.core.errors import bad_input, bad_value, wrong_type
 from wdistill.methods.best import AUXILIARY_MODELS, check_enough_gold
-from wdistill.methods.guards import Concern, duplicate_gold, gold_in_labeled, gold_in_unlabeled
+from wdistill.methods.groups import SharedGroups
+from wdistill.methods.guards import Concern, duplicate_gold, gold_in_labeled, gold_in_unlabeled, gold_shares_groups
+from wdistill.methods.metric import Metric
+from wdistill.methods.metric_text import metric_of
 from wdistill.runs.arms import Arm
 from wdistill.runs.recipe import Recipe
 from wdistill.training.arm import rows_that_weigh
 from wdistill.training.augmentation import check_images
 from wdistill.training.auxiliary import available
 from wdistill.training.batch import by_name, kind_of
-from wdistill.training.data import Duplicates, Split, check_leak, check_split, drop_rows, find_duplicates, has_ids
+from wdistill.training.data import (
+    Duplicates,
+    Split,
+    check_leak,
+    check_split,
+    drop_rows,
+    find_duplicates,
+    groups_shared,
+    has_ids,
+)
 from wdistill.training.identity import begin_or_resume
 from wdistill.training.inputs import concatenate, first_row
 from wdistill.training.labels import FOLDED_STUDENT
@@ -47,6 +59,8 @@ class Prepared:
     classes: int
     passed_splits: Mapping[str, Split]  # without gold rows among the labeled ones
     gold_as_labeled: bool = False  # the last labeled rows are the gold rows
+    class_names: tuple[str, ...] = ()  # (K,), numbers where there are no names
+    metric: Metric | None = None  # the recipe's, where it is not accuracy
     auxiliary: tuple[str, ...] = ()  # models that arms use, of those that can be trained
 
     @property
@@ -68,7 +82,13 @@ class Prepared:
             *in_labeled,
             *gold_in_unlabeled(duplicates.gold_in_unlabeled, rows, "inputs"),
             *duplicate_gold(duplicates.same),
+            *(concern for split, shared in self.shared for concern in gold_shares_groups(shared, rows, f"{split} rows")),
         )
+
+    @property
+    def shared(self) -> list[tuple[str, SharedGroups]]:
+        """Groups of gold rows that labeled and test rows are of too, as they were passed."""
+        return list(groups_shared(self.passed_splits).items())
 
     def with_auxiliary(self, arms: Mapping[str, Arm], recipe: Recipe) -> Prepared:
         """The same with the auxiliary models that arms use and that can be trained.
@@ -96,6 +116,7 @@ def prepare(
     test: Any,
     *,
     gold_as_labeled: bool = False,
+    class_names: Sequence[str] | None = None,
 ) -> Prepared:
     """Read and check all inputs; then begin the run, or check that the folder holds the same one.
 
@@ -120,6 +141,8 @@ def prepare(
     with_ids = {name: split for name, split in splits.items() if has_ids(passed[name])}
     tables = read_tables(teacher, splits, with_ids, classes, run.recipe.kind) if teacher_module is None else None
     _check_arms(run, splits)
+    names = tuple(map(str, range(classes))) if class_names is None else tuple(class_names)
+    metric = _metric(run.recipe, splits["validation"], names)
     if gold_as_labeled:
         _check_gold_as_labeled(run, splits, teacher_module)
     for recipe in dict.fromkeys(arm.recipe(run.recipe) for arm in run.arms.values()):
@@ -130,7 +153,8 @@ def prepare(
         splits = {**splits, "labeled": _with_gold(splits)}
         if tables is not None and labeled is None:
             tables = {"labeled": tables["validation"], **tables}
-    return Prepared(splits, duplicates, teacher_module, student_module, tables, classes, passed_splits, gold_as_labeled)
+    models_and_tables = (teacher_module, student_module, tables, classes)
+    return Prepared(splits, duplicates, *models_and_tables, passed_splits, gold_as_labeled, names, metric)
 
 
 def _splits(run: Run, passed: Mapping[str, Any], gold_as_labeled: bool) -> tuple[dict[str, Split], Duplicates]:
@@ -156,6 +180,9 @@ def _splits(run: Run, passed: Mapping[str, Any], gold_as_labeled: bool) -> tuple
         checks.warn(
             f"{duplicates.test_in_labeled} test rows are also among the {trained} rows: test accuracies are too good"
         )
+    for name, shared in groups_shared(splits).items():
+        for concern in gold_shares_groups(shared, len(splits["validation"]), f"{name} rows"):
+            checks.warn(concern.text)
     return {**splits, "validation": replace(splits["validation"], same=same)}, duplicates
 
 
@@ -219,6 +246,19 @@ def _classes(recipe: Recipe, splits: Mapping[str, Split], models: Mapping[str, n
         if split.labels is not None:
             checks.labels(split.labels.numpy(), k, f"{name} labels")
     return k
+
+
+def _metric(recipe: Recipe, gold: Split, names: Sequence[str]) -> Metric | None:
+    """The recipe's metric, which the gold rows must be able to tell; None where it is accuracy."""
+    metric = metric_of(recipe.metric, names)
+    if metric.name == "accuracy":
+        return None
+    check_enough_gold(len(gold), "validation", "leave the metric out")
+    assert gold.labels is not None
+    if metric.one is not None and not (gold.labels == metric.one).any():
+        expected, remedy = f"gold rows of class {names[metric.one]}", "label some, or name another metric"
+        raise bad_input("no gold row tells this metric", f"metric {recipe.metric}", "none of its class", expected, remedy)
+    return metric
 
 
 def _with_gold(splits: Mapping[str, Split]) -> Split:

@@ -20,6 +20,7 @@ from torch import nn
 from wdistill.core import checks, store
 from wdistill.core.errors import StorageError, bad_value, not_one_of, wrong_type
 from wdistill.core.signals import Stop, stopping
+from wdistill.methods.metric_text import written_out
 from wdistill.report.seal import is_ours, write_page
 from wdistill.runs.arms import Arm, arms_of, first_of, folder_of
 from wdistill.runs.checkpoints import CheckpointStore, is_begun
@@ -79,7 +80,7 @@ def open_run(rule: Any, recipe: Recipe | None, folder: str | Path | None) -> Ite
         messages = stack.enter_context(checks.collect_warnings())
         arms = arms_of(rule, recipe)
         _check_recipes(arms, recipe)
-        recipe = replace(recipe, rule=tuple(arms))
+        recipe = replace(recipe, rule=tuple(arms), metric=written_out(recipe.metric))
         kept = folder is not None
         place = Path(folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="wdistill-")))
         _refuse_foreign(place)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from wdistill.core.errors import WdistillError
+from wdistill.methods.metric import Metric
 from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.runs.outcome import Epoch, Refresh, refresh_of
 from wdistill.training.batch import Batch
@@ -67,6 +68,7 @@ class Stage:
     loss: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None  # logits, targets, rows → (b,), not the cross-entropy
     why: str = ""  # of an arm whose method chose: the reason
     gold: bool = False  # of an arm: its examples hold the validation rows that its accuracy is measured on
+    metric: Metric | None = None  # what the epoch is chosen by; None: accuracy
     trajectory: bool = False  # measure accuracies after every epoch, not only the last
 
     def estimate_is_due(self, state: TrainState) -> bool:

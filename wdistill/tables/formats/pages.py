@@ -77,6 +77,24 @@ class Leaf(NamedTuple):
     width: int  # bytes of a value while it is decoded
 
 
+def check_empty(location: Location, descriptor: int) -> None:
+    """Refuse rows in the row groups of an open file that declares to have none."""
+    rows = sum(max(group.rows, *(chunk.values for chunk in group.chunks)) for group in _groups(location, descriptor))
+    if rows:
+        raise _contradicts(str(location), "no rows declared", f"{rows} rows, as the row groups have")
+
+
+def _groups(location: Location, descriptor: int) -> list[Group]:
+    """The row groups that the footer of an open file describes."""
+    size = os.fstat(descriptor).st_size
+    length = int.from_bytes(os.pread(descriptor, 4, size - 8), "little")
+    try:
+        footer = os.pread(descriptor, length, max(0, size - 8 - length))
+        return list(thrift.structure(footer, convert={4: _group})[0].get(4, []))
+    except (IndexError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise _contradicts(str(location), f"{error or 'no end'}", "a footer that describes row groups") from None
+
+
 @dataclass
 class Guard:
     """The row groups of an open file, looked at in their order, before they are read."""
@@ -94,13 +112,7 @@ class Guard:
     def of(cls, location: Location, descriptor: int, schema: pq.ParquetSchema, columns: Sequence[str]) -> Guard:
         """The guard of the columns of these names; pyarrow's own view of a footer ends the process where it is damaged."""
         size, leaves = os.fstat(descriptor).st_size, _leaves(schema, set(columns))
-        length = int.from_bytes(os.pread(descriptor, 4, size - 8), "little")
-        try:
-            footer = os.pread(descriptor, length, max(0, size - 8 - length))
-            groups = list(thrift.structure(footer, convert={4: _group})[0].get(4, []))
-        except (IndexError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise _contradicts(str(location), f"{error or 'no end'}", "a footer that describes row groups") from None
-        guard = cls(location, descriptor, size, leaves, groups)
+        guard = cls(location, descriptor, size, leaves, _groups(location, descriptor))
         guard._check_footer(schema)
         return guard
 

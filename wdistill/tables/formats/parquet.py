@@ -10,7 +10,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wdistill.tables.formats.pages import Guard
+from wdistill.tables.formats.pages import Guard, check_empty
 from wdistill.tables.formats.schema import Format, Layout, Location, ends_early
 
 MAGIC = b"PAR1"
@@ -18,8 +18,11 @@ BUFFER = 1 << 20  # bytes read at once from every column
 
 
 def _layout(location: Location) -> Layout:
-    with _opened(location) as (_, file):
-        return Layout(file.schema_arrow, file.metadata.num_rows)
+    with _opened(location) as (stream, file):
+        rows = file.metadata.num_rows
+        if rows == 0:  # else the rows that are read are counted
+            check_empty(location, stream.fileno())
+        return Layout(file.schema_arrow, rows)
 
 
 def _read(location: Location, schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
