@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PIP    := $(BIN)/python $(INSTALL)
 
-.PHONY: setup demo example notebook quick test proofs reliability reliability-nightly check frames bench memory experiments leaderboard confirmation clean
+.PHONY: setup demo example notebook quick test proofs reliability reliability-nightly check frames test-adapters bench memory experiments leaderboard confirmation clean
 
 setup: $(VENV)/.ready
 
@@ -73,6 +73,14 @@ $(FRAMES)/.ready: pyproject.toml constraints.txt
 
 frames: $(FRAMES)/.ready
 	$(FRAMES)/bin/python -m pytest -m frames tests/test_frames.py
+
+$(VENV)/.adapters: $(VENV)/.ready
+	$(PIP) --editable '.[adapters]'
+	touch $@
+
+# students in other people's trainers: scikit-learn, LightGBM, XGBoost, Hugging Face, Lightning, Keras, skorch …
+test-adapters: $(VENV)/.adapters
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/adapters
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.weigh

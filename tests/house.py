@@ -34,6 +34,7 @@ STEPS = (
     ("answers",),
     ("report",),
     ("training",),
+    ("adapters",),
     ("cli",),
 )
 STEP = {room: number for number, rooms in enumerate(STEPS) for room in rooms}

@@ -1,0 +1,1 @@
+"""Students in other people's trainers, which `make test-adapters` installs."""
