@@ -94,6 +94,12 @@ def test_a_place_is_filled_and_nothing_else_is_touched(begin: str) -> None:
     assert filled(after, made) == after and filled("no place", made) == "no place"
 
 
+def test_a_place_inside_of_a_line_stays_there() -> None:
+    begin = mark("few", "a command")
+    before = f"| {begin}old\nones{END} | {begin}{END} |"
+    assert filled(before, {begin: "new"}) == f"| {begin}new{END} | {begin}new{END} |"
+
+
 def test_reasons_are_the_mean_weights_of_wrong_and_right_rows() -> None:
     def weighed(trial: int, wrong: float, right: float, name: str = "debiased") -> Line:
         weights: list[dict[str, float]] = [{"after": 0, "wrong": 1.0, "right": 1.0, "below_one": 0.2 + 0.1 * trial}]

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import as_completed
 from pathlib import Path
 
+from experiments.confirmation.gist import gist, sayings
 from experiments.confirmation.judge import Line
 from experiments.confirmation.report import brief, figure, table
 from experiments.lab import results
@@ -30,8 +31,7 @@ from wdistill.core.errors import WdistillError
 from wdistill.report.words import count
 
 HERE = Path(__file__).resolve().parent.parent
-DOCUMENTS = (HERE.parent / "docs" / "results.md",)
-MARK = mark("confirmation", "python -m experiments.confirmation")
+DOCUMENTS = (HERE.parent / "README.md", *(HERE.parent / "docs" / name for name in ("results.md", "best.md")))
 LINES = HERE / "results" / "confirmation.jsonl"
 GOLD = (100, 500, 2000)
 NEEDED = ("task", "gold", "trial", "accuracy", "macro_f1", "forecast", "seconds", "commit")
@@ -79,7 +79,13 @@ def draw(known: Sequence[Line], tasks: Sequence[Task], wanted: int, folder: Path
     store.write_bytes(folder / "tables" / "confirmation.md", table(known, tasks, wanted).encode())
     store.write_bytes(folder / "figures" / "confirmation.svg", rendered(figure(known, tasks)))
     if folder.resolve() == HERE:
-        fill(DOCUMENTS, {MARK: brief(known, tasks, wanted)})
+        fill(DOCUMENTS, blocks(known, tasks, wanted))
+
+
+def blocks(known: Sequence[Line], tasks: Sequence[Task], wanted: int) -> Mapping[str, str]:
+    """What stands in documents, by the mark that its place begins with."""
+    texts = {"confirmation": brief(known, tasks, wanted), "gist": gist(known), **sayings(known)}
+    return {mark(name, "python -m experiments.confirmation"): text for name, text in texts.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Marked places in documents, which commands fill with what is made of the lines."""
+"""Marked places in documents, which commands fill with what is made of the lines: blocks, or a part of a line."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def fill(documents: Sequence[Path], texts: Mapping[str, str]) -> None:
 
 
 def filled(text: str, texts: Mapping[str, str]) -> str:
-    """A document with every text in its place."""
+    """A document with every text in its place: on lines of its own where the place begins with a new line."""
     for begin, new in texts.items():
-        place = re.compile(re.escape(begin) + ".*?" + re.escape(END), re.S)
-        text = place.sub(lambda _, begin=begin, new=new: f"{begin}\n{new}{END}", text)  # type: ignore[misc]
+        place = re.compile(re.escape(begin) + r"(\n?).*?" + re.escape(END), re.S)
+        text = place.sub(lambda found, begin=begin, new=new: f"{begin}{found[1]}{new}{END}", text)  # type: ignore[misc]
     return text
