@@ -257,6 +257,14 @@ ERRORS: dict[str, tuple[str, str | None, list[str], list[str]]] = {  # answers, 
     ),
     "an id twice": (lines([*records(), records()[3]]), None, [], ["1 such id: 'r00003'"]),
     "no id": (lines(changed(range(4, 5), id=None)), None, [], ["rows without an id", "row 4"]),
+    "ids that are rounded": (
+        lines([{**record, "id": 10637199005029101436 + i} for i, record in enumerate(records())]), None, [],
+        ["ids that are no exact whole numbers", "2^53", "as text, in quotes"],
+    ),
+    "no id beside objects": (
+        lines([{**({} if i == 7 else {"id": f"r{i:05d}"}), "answer": {"a": 0.3, "b": [i]}} for i in range(300)]), None, [],
+        ["rows without an id", "row 7"],
+    ),
     "gold of other rows": (lines(records()), labeled(*CLASSES).replace("r0", "x0"), [], ["no gold row has an answer"]),
     "gold outside the classes": (
         lines(records()), labeled("positive", "great"), ["--classes", "positive,negative"], ["'great' (40)", "--alias"],
@@ -292,6 +300,52 @@ def test_bad_input_is_one_clear_error_of_either_command(
     for text in (*expected, "found:", "expected:", "to do:"):
         assert text in told, told
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_files_that_options_name_are_no_outputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gold_csv(GOLD_ROWS, tmp_path)
+    (tmp_path / "a.jsonl").write_text(lines(records()))
+    (tmp_path / "names.csv").write_text("negative\npositive\n")
+    (tmp_path / "costs.csv").write_text("0,1\n2,0\n")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    sources = ["--answers", "a.jsonl", "--gold", "gold.csv"]
+    with chdir(tmp_path):
+        for command in (
+            ["correct", *sources, "--classes", "names.csv", "--output", "names.csv"],
+            ["advise", *sources, "--metric", "cost:costs.csv", "--plan", "costs.csv"],
+            ["advise", *sources, "--classes", "names.csv", "--plan", "names.csv"],
+        ):
+            assert cli.main(command) == 2
+            assert "the output is among the inputs" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_corrected_tables_are_escaped_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.jsonl").write_text(lines([*records(), {"id": "=1+1", "label": "positive", "confidence": 0.9}]))
+    common = ["correct", "--answers", str(tmp_path / "a.jsonl"), "--gold", str(gold_csv(GOLD_ROWS, tmp_path))]
+    output = tmp_path / "t.csv"
+    assert cli.main([*common, "--escape-formulas", "--output", str(output)]) == 0
+    assert '"\'=1+1"' in output.read_text()
+    assert cli.main([*common, "--output", str(output)]) == 0
+    assert '"=1+1"' in output.read_text()
+    assert cli.main([*common, "--escape-formulas", "--output", str(output.with_suffix(".parquet"))]) == 2
+    assert "needs --output FILE.csv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["next.parquet", "next.csv"])
+def test_a_plan_is_verified_as_whole_and_damage_to_it_is_seen(name: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(lines(records()))
+    sources = ["--answers", str(tmp_path / "a.jsonl"), "--gold", str(gold_csv(GOLD_ROWS, tmp_path))]
+    plan = tmp_path / name
+    assert cli.main(["advise", *sources, "--plan", str(plan)]) == 0
+    if plan.suffix == ".csv":  # it has no place for a record
+        assert cli.main(["verify", str(plan)]) == 2
+        return
+    assert cli.main(["verify", str(plan)]) == 0
+    content = bytearray(plan.read_bytes())
+    content[len(content) // 3] ^= 4
+    plan.write_bytes(content)
+    assert cli.main(["verify", str(plan)]) == 3
 
 
 WARNINGS: dict[str, tuple[str, str | None, list[str], str]] = {

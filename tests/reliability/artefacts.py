@@ -25,13 +25,21 @@ class Artefact:
 TEMPORARY = "a temporary file: never read"
 ARTEFACTS = (
     Artefact(
-        r"w\.(parquet|npz)",
-        "tables/output.py",
+        r"w\.(parquet|pq|npz)|next\.parquet",
+        "tables/output.py, cli/advise.py",
         "page checksums (parquet) or CRC (npz); SHA-256 of its content in its sealed record",
         "inspect, verify, users",
         "nobody; replaced by the same job",
     ),
-    Artefact(r"w\.csv", "tables/output.py", "nothing: csv has no place for it", "users", "nobody; replaced by the same job"),
+    Artefact(
+        r"(w|next)\.csv",
+        "tables/output.py, cli/advise.py",
+        "nothing: csv has no place for it",
+        "users",
+        "nobody; replaced by the same job",
+    ),
+    Artefact(r"w\.(svg|png)", "cli/inspect.py", "nothing: a picture", "users", "nobody; replaced by inspect"),
+    Artefact(r"rule\.npz", "weights/saved.py", "CRC of npz", "load", "nobody; replaced by save"),
     Artefact(
         r"w\.\w+\.(parts|answers)/job(\.copy)?\.json",
         "tables/parts.py",
@@ -64,7 +72,11 @@ ARTEFACTS = (
         "weigh, at once",
     ),
     Artefact(
-        r"(w\.\w+\.(parts|answers)/)?lock", "core/store.py", "none: it holds a name", "messages", "the job, at its end"
+        r"(w\.\w+\.(parts|answers)/|imagenet/prepared-9/)?lock",
+        "core/store.py",
+        "none: it holds a name",
+        "messages",
+        "the job, at its end",
     ),
     Artefact(
         r"(.*/)?generation-\d+\.json",
@@ -110,14 +122,27 @@ ARTEFACTS = (
         "distill, at its end, if inputs.json lists it",
     ),
     Artefact(
-        r"data/(train|test)\.(inputs|labels)\.npy",
-        "datasets/prepared.py",
+        r"(data|imagenet/prepared-9)/(train|test)\.((inputs|labels)\.npy|files\.txt)",
+        "datasets/prepared.py, pictures.py",
         "SHA-256 in dataset.json, compared at every load",
         "load",
         "nobody; replaced when prepared again",
     ),
-    Artefact(r"data/dataset\.json", "datasets/prepared.py", "its own digest", "load", "data, when prepared again"),
-    Artefact(r"data/owner\.txt", "datasets/prepared.py", "its text", "data", "nobody"),
+    Artefact(
+        r"imagenet/prepared-9/(train|test)\.inputs\.(part|progress\.json)",
+        "datasets/pictures.py",
+        "SHA-256 of every chunk in progress.json, which is sealed",
+        "data, when it resumes",
+        "data, at its end",
+    ),
+    Artefact(
+        r"(data|imagenet/prepared-9)/dataset\.json",
+        "datasets/prepared.py",
+        "its own digest",
+        "load",
+        "data, when prepared again",
+    ),
+    Artefact(r"(data|imagenet/prepared-9)/owner\.txt", "datasets/prepared.py", "its text", "data", "nobody"),
     Artefact(
         r"student/student\.(safetensors|pt2)",
         "training/export.py",

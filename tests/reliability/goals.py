@@ -11,6 +11,7 @@ A nightly goal that holds is kept (see kept.py), and is not proved again until t
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -97,7 +98,8 @@ def prove(name: str, part: str, nightly: bool, seed: int) -> Proof:
 
 def line(proof: Proof) -> str:
     name = f"{proof.goal}, {proof.part}" if proof.part else proof.goal
-    return f"{name}: {proof.tried - len(proof.failures)} of {proof.tried} ({proof.target}), {proof.seconds:.0f} s"
+    held, replay = proof.tried - len(proof.failures), f"python -m tests.reliability --only {shlex.quote(proof.goal)}"
+    return f"{name}: {held} of {proof.tried} ({proof.target}), {proof.seconds:.0f} s, seed {proof.seed}; {replay}"
 
 
 def row(name: str, parts: list[Goal], proofs: dict[tuple[str, str], Proof]) -> str:

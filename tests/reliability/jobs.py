@@ -20,9 +20,11 @@ import torch._dynamo
 
 import wdistill.answers.targets
 import wdistill.report.page
-from tests import killing
+from tests import killing, official
 from tests.tables import Items, columns, take, write
-from wdistill import WdistillError, cli, debiased, fidelity
+from wdistill import Evidence, WdistillError, cli, compose, debiased, fidelity, save
+from wdistill.datasets import pictures
+from wdistill.datasets.catalog import prepare
 from wdistill.datasets.prepared import Dataset, ImageSplit, save_prepared
 from wdistill.methods import crossfit
 from wdistill.methods.best import best
@@ -55,6 +57,7 @@ def inputs() -> Path:
         write(folder / "t" / f"{i}.parquet", take(pool, rows, "id", "teacher"))
     write(folder / "s.parquet", take(pool, np.random.default_rng(0).permutation(FILES * ROWS), "id", "student"))
     ids, classes = range(FILES * ROWS), np.random.default_rng(1).integers(0, 2, (2, FILES * ROWS))
+    official.write_imagenet(folder / "imagenet", 5, 3)
     lines = [f"{row},{label}\n" for row, label in zip(ids, classes[0], strict=True)]
     (folder / "answers.csv").write_text("id,answer\n" + "".join(lines))
     (folder / "gold.csv").write_text("id,label\n" + "".join(f"{row},{classes[1][row]}\n" for row in range(40)))
@@ -129,6 +132,39 @@ def _export(folder: Path) -> None:
     export_student(MLP(6, 3, (4,)), torch.zeros(1, 6), folder / "student", None)
 
 
+def _advise(output: str) -> Callable[[Path], None]:
+    def run(folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        tables = ("--validation", inputs() / "v.parquet", "--unlabeled", inputs() / "u")
+        command("advise", *tables, "--plan", folder / output)
+
+    return run
+
+
+def _inspect(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    tables = ("--validation", inputs() / "v.parquet", "--unlabeled", inputs() / "u")
+    for picture in ("w.svg", "w.png"):
+        command("inspect", *tables, "--picture", folder / picture)
+
+
+def _save(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    gold, pool = columns(1, 80), columns(2, ROWS, first=1000)
+    evidence = Evidence(gold["label"], gold["teacher"], gold["student"], pool["teacher"], pool["student"])
+    save(compose(debiased, fidelity).fit(evidence), folder / "rule.npz")
+
+
+def _decode(folder: Path) -> None:
+    """Images in class folders to arrays, three images at a time."""
+    pictures.CHUNK = 3
+    (folder / "imagenet").mkdir(parents=True, exist_ok=True)
+    for part in ("train", "val"):
+        if not (folder / "imagenet" / part).is_symlink():
+            (folder / "imagenet" / part).symlink_to(inputs() / "imagenet" / part)
+    prepare("imagenet", folder, 9, unofficial=True)
+
+
 JOBS = {
     job.name: job
     for job in (
@@ -139,6 +175,7 @@ JOBS = {
         Job("distill", killing.run, every=5),
         Job("distill best", _distill_best, every=40),
         Job("data", _data),
+        Job("data of images", _decode, every=5),
         Job("export", _export, every=7),
     )
 }
@@ -148,6 +185,11 @@ OTHERS = {  # whose operations are those of the jobs above, but which write othe
     for job in (
         Job("weigh to npz", _weigh("--unlabeled", "u", output="w.npz")),
         Job("weigh to csv", _weigh("--unlabeled", "u", output="w.csv")),
+        Job("weigh to pq", _weigh("--unlabeled", "u", output="w.pq")),
+        Job("plan", _advise("next.parquet")),
+        Job("plan in csv", _advise("next.csv")),
+        Job("inspect", _inspect),
+        Job("save", _save),
         Job("distill of Datasets", _of_datasets),
     )
 }

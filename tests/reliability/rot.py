@@ -32,6 +32,7 @@ from wdistill.datasets.prepared import load_prepared
 from wdistill.report.verify import verify
 from wdistill.runs.checkpoints import Snapshot, read_manifest
 from wdistill.training.export import load_student
+from wdistill.weights.saved import load, to_bytes
 
 RUNS = {**JOBS, **OTHERS}
 
@@ -121,6 +122,16 @@ def read_weights(job: str, folder: Path, victim: Path, wanted: list[dict[str, An
     return "" if found is None or isinstance(found, WdistillError) or str(found) == str(wanted) else "other rows"
 
 
+def read_rule(job: str, folder: Path, victim: Path, wanted: bytes) -> str:
+    """A saved rule: read only if it is the same."""
+    found = quietly(lambda: _rule(folder))
+    return "" if isinstance(found, WdistillError) or found == wanted else "another rule"
+
+
+def _rule(folder: Path) -> bytes:
+    return to_bytes(load(folder / "rule.npz"))
+
+
 def read_page(job: str, folder: Path, victim: Path, wanted: bytes) -> str:
     """A page: verified as whole only if it is the same."""
     found = victim.read_bytes() if victim.exists() else b""
@@ -133,7 +144,8 @@ def read_arrays(job: str, folder: Path, victim: Path, wanted: bytes) -> str:
 
 
 def _arrays(folder: Path) -> bytes:
-    data = load_prepared(folder / "data")
+    (place,) = folder.glob("data") if (folder / "data").exists() else folder.glob("imagenet/prepared-9")
+    data = load_prepared(place)
     parts = (data.train.inputs, data.train.labels, data.test.inputs, data.test.labels)
     return data.sha256.encode() + str(data.metadata).encode() + b"".join(np.asarray(part).tobytes() for part in parts)
 
@@ -261,7 +273,7 @@ def again(job: str, made: Path) -> dict[str, str]:
 def _rows(job: str, folder: Path) -> list[dict[str, Any]]:
     from wdistill.tables.output import read_batches
 
-    (path,) = folder.glob("w.*")
+    (path,) = (path for path in folder.iterdir() if path.name in ("w.parquet", "w.pq", "w.npz", "next.parquet"))
     return [batch.to_pydict() for batch in read_batches(path)]
 
 
@@ -273,8 +285,10 @@ RUN, TABLES = ("distill",), ("joined weigh",)
 GATES = {
     gate.sample: gate
     for gate in (
-        Gate("w.parquet", read_weights, _rows, ("weigh", "weigh best", "weigh to npz", "correct")),
-        Gate("w.csv", run_again, again, ("weigh to csv",)),
+        Gate("w.parquet", read_weights, _rows, ("weigh", "weigh best", "weigh to npz", "weigh to pq", "correct", "plan")),
+        Gate("w.csv", run_again, again, ("weigh to csv", "plan in csv")),
+        Gate("w.svg", run_again, again, ("inspect",)),
+        Gate("rule.npz", read_rule, lambda job, folder: _rule(folder), ("save",)),
         Gate("w.parquet.parts/job.json", run_again, again, killed=("joined weigh", "correct")),
         Gate("w.parquet.parts/part-000000.0.parquet", run_again, again, killed=TABLES),
         Gate("w.parquet.parts/aligned-000000.0/rows-000000", run_again, again, killed=TABLES),
@@ -288,9 +302,10 @@ GATES = {
         Gate("metrics.jsonl", run_again, again, RUN),
         Gate("report.html", read_page, _page, RUN),
         Gate(".inputs/inputs.json", run_again, again, killed=("distill of Datasets",)),
-        Gate("data/train.inputs.npy", read_arrays, lambda job, folder: _arrays(folder), ("data",)),
-        Gate("data/dataset.json", read_arrays, lambda job, folder: _arrays(folder), ("data",)),
-        Gate("data/owner.txt", run_again, again, ("data",), ("data",)),
+        Gate("data/train.inputs.npy", read_arrays, lambda job, folder: _arrays(folder), ("data", "data of images")),
+        Gate("imagenet/prepared-9/train.inputs.part", run_again, again, killed=("data of images",)),
+        Gate("data/dataset.json", read_arrays, lambda job, folder: _arrays(folder), ("data", "data of images")),
+        Gate("data/owner.txt", run_again, again, ("data",), ("data", "data of images")),
         Gate("student/student.safetensors", read_student, lambda job, folder: _parameters(folder), ("export",)),
         Gate("student/student.json", read_student, lambda job, folder: _parameters(folder), ("export",)),
         Gate(".w.parquet.1.0123456789abcdef.tmp", run_again, again, killed=("joined weigh", "distill", "data", "export")),

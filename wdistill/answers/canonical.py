@@ -48,6 +48,7 @@ def table_options(pool: AnswerPool) -> Options:
         opinions=experts,
         classes=pool.classes.names,
         targets_from=chosen.targets_from,
+        escape_formulas=chosen.escape_formulas,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from wdistill.answers.batch_files import lines_of
 from wdistill.answers.classes import Classes, plain
+from wdistill.answers.ids import text_id
 from wdistill.core.errors import InputError, bad_input, empty, unreadable
 from wdistill.core.paths import refuse_remote
 from wdistill.tables.formats.nesting import DEPTH_LIMIT, Nesting
@@ -131,10 +132,12 @@ def _refuse_repeats(rows: Sequence[Annotated], where: str) -> None:
 def annotate(form: str, records: Sequence[Record], label: str | None, key: str | None, where: str) -> Iterator[Annotated]:
     """What each record says."""
     if form == LABEL_STUDIO:
-        for record in records:
+        for row, record in enumerate(records):
             data = record.get("data") or {}
             row_id = data.get(key or "id", record.get("id"))
-            yield Annotated(_id(row_id, where), tuple(_choices(record, label)), {**data, "annotator": True})
+            yield Annotated(
+                text_id(row_id, key or "id", where, row), tuple(_choices(record, label)), {**data, "annotator": True}
+            )
         return
     field = label or _label_field(form, records, where)
     named = key if key in records[0] else next((name for name in ("id", "custom_id") if name in records[0]), None)
@@ -145,14 +148,8 @@ def annotate(form: str, records: Sequence[Record], label: str | None, key: str |
     if not any(field in record for record in records):
         close = f"columns {', '.join(map(str, records[0]))[:300]}"
         raise bad_input(f"no column {field!r}", where, close, "the labels", "name the column of the labels: --label COLUMN")
-    for record in records:
-        yield Annotated(_id(record.get(named), where), tuple(values_of(record.get(field))), record)
-
-
-def _id(value: object, where: str) -> str:
-    if value is None or value == "":
-        raise bad_input("gold rows without an id", where, "a row without one", "an id in every row", "give it one")
-    return str(value)
+    for row, record in enumerate(records):
+        yield Annotated(text_id(record.get(named), named, where, row), tuple(values_of(record.get(field))), record)
 
 
 def values_of(value: Any) -> Iterator[str]:

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from wdistill.answers.classes import Classes, make_classes, ordered, plain, refuse_unknown
 from wdistill.answers.drawn import Column, DrawnGold, find_drawn
-from wdistill.answers.forms import as_text
 from wdistill.answers.gold_labels import Annotated, GoldLabels, collect, labels_in, read_gold_labels, values_of
+from wdistill.answers.ids import text_ids
 from wdistill.answers.parsed import SOURCES, Parsed
 from wdistill.answers.read import BATCH, IDS, ROWS, AnswerBatch, AnswerFile, Columns, count_names, open_answers
 from wdistill.answers.request import AnswerOptions, Sources
@@ -82,7 +82,8 @@ class AnswerPool:
         schema = pa.schema([self.rows.schema.field(name) for name in (key, *wanted)])
         with progress(what, self.rows.rows_about) as tick:
             for location, batch in self.rows.batches(schema, ROWS):
-                yield as_text(batch.column(key)), {name: batch.column(name) for name in wanted}, str(location)
+                ids = text_ids(batch.column(key), key, str(location), location.first)
+                yield ids, {name: batch.column(name) for name in wanted}, str(location)
                 tick(batch.num_rows)
 
 

@@ -17,6 +17,7 @@ from wdistill.answers import forms
 from wdistill.answers.batch_files import BatchRow, is_batch_line, lines_of, read_batch_file
 from wdistill.answers.classes import Classes, plain
 from wdistill.answers.forms import Form, recognise
+from wdistill.answers.ids import text_id, text_ids
 from wdistill.answers.parsed import MEASURED, REFUSED, Parsed, from_said, measured, vote
 from wdistill.answers.said import Said, read_text
 from wdistill.core.errors import FileError, InputError, bad_input, bad_value, unreadable
@@ -211,12 +212,7 @@ def _ids(batch: pa.RecordBatch, column: str | None, counted: int, where: str, fi
     """Ids as strings; the numbers of the rows where there is no column of them."""
     if column is None:
         return pa.array(np.arange(counted, counted + batch.num_rows)).cast(pa.string())
-    ids = forms.as_text(batch.column(column))
-    bad = np.flatnonzero(~ids.is_valid().to_numpy(zero_copy_only=False))
-    if len(bad):
-        remedy = "give every row an id, or leave the rows out"
-        raise bad_input("rows without an id", where, f"{len(bad)} rows", f"a value in {column!r}", remedy, first + bad)
-    return ids
+    return text_ids(batch.column(column), column, where, first)
 
 
 def _line_reader(path: Path, option: str, form: Form, id_column: str | None) -> Callable[..., Iterator[AnswerBatch]]:
@@ -226,10 +222,11 @@ def _line_reader(path: Path, option: str, form: Form, id_column: str | None) -> 
         (column,), records, first = form.columns, list[dict[str, Any]](), 0
 
         def batch() -> AnswerBatch:
-            ids = [str(record.get(id_column)) if id_column else str(first + i) for i, record in enumerate(records)]
+            where, numbered = f"{option} {path}", enumerate(records, first)
+            ids = [text_id(each.get(id_column), id_column, where, row) if id_column else str(row) for row, each in numbered]
             said = [forms.said_by(record.get(column), classes) for record in records]
             others = {name: pa.array([record.get(name) for record in records]) for name in wanted}
-            return AnswerBatch(from_said(ids, said, classes), others, f"{option} {path}", first)
+            return AnswerBatch(from_said(ids, said, classes), others, where, first)
 
         for number, line in lines_of(path, option):
             records.append(_record(line, f"{option} {path}, line {number}"))

@@ -18,6 +18,7 @@ class Sources:
     answers: Sequence[str]
     gold: str | None
     rows: str | None  # the rows themselves, where they do not stand in the answers
+    settings: Sequence[str] = ()  # files that options name: class names, costs
 
     @property
     def all(self) -> list[str]:
@@ -64,6 +65,7 @@ class AnswerOptions(Settings):
         "column of --gold with the probability with which a row was drawn; by default 'inclusion', where --gold has it",
         metavar="COLUMN",
     )
+    escape_formulas: bool = setting(False, "in a .csv output: ' before text that a spreadsheet would run as formulas")
     targets_from: str = setting(
         "average",
         "what is taught: average, posterior, or an expert such as teacher or trees, also with -recalibrated",

@@ -90,7 +90,8 @@ class AnswersJob:
 
 def correct_files(sources: Sources, output: Path, options: AnswerOptions) -> dict[str, Any]:
     """Run the whole job; returns the record that the output carries, and prints what was found."""
-    check_output(output, WRITERS, Paths(sources.all))
+    tables = Paths(sources.all, settings=sources.settings)
+    check_output(output, WRITERS, tables, escape_formulas=options.escape_formulas)
     pool = open_pool(sources, options)
     if pool.hint:
         say(pool.hint)

@@ -228,18 +228,23 @@ def _plan(advice: Advice, sample: SampledPredictions, gold: Any) -> Any:
 
 def _write_plan(table: Any, path: Path, escape: bool) -> None:
     from wdistill.tables import output
+    from wdistill.tables.content import ContentDigest
 
+    content = ContentDigest()
+    for batch in table.to_batches():
+        content.add(batch)
     assembly = output.Assembly(table.schema, table.num_rows, lambda: iter(table.to_batches()), escape)
-    output.write_output(path, None, assembly, {"rows": table.num_rows})
+    output.write_output(path, None, assembly, {"rows": table.num_rows, "sha256": content.hexdigest()})
 
 
 def _check_plan(arguments: argparse.Namespace, sources: Sequence[str]) -> None:
     """Refuse a plan that could not be written, and what is said of a plan where there is none."""
-    from wdistill.tables.options import Paths, check_output
+    from wdistill.tables.options import Paths, check_output, files_of_settings
 
     escape = bool(arguments.escape_formulas)
     if arguments.plan is not None:
-        check_output(arguments.plan, (".parquet", ".csv"), Paths(sources), "--plan", escape_formulas=escape)
+        read = Paths(sources, settings=files_of_settings(vars(arguments)))
+        check_output(arguments.plan, (".parquet", ".csv"), read, "--plan", escape_formulas=escape)
     elif escape:
         remedy = "add --plan next.csv, or leave it out"
         raise bad_value("needs --plan FILE.csv", "--escape-formulas", "no --plan", "options that belong together", remedy)

@@ -54,8 +54,9 @@ def add_sources(parser: argparse.ArgumentParser, *, required: bool) -> None:
 
 def sources_of(arguments: argparse.Namespace) -> Sources:
     from wdistill.answers.request import Sources
+    from wdistill.tables.options import files_of_settings
 
-    return Sources(arguments.answers, arguments.gold, arguments.pool)
+    return Sources(arguments.answers, arguments.gold, arguments.pool, files_of_settings(vars(arguments)))
 
 
 def options_of(arguments: argparse.Namespace) -> AnswerOptions:

@@ -54,11 +54,12 @@ def add(commands: Any) -> None:
 
 def run_weigh(arguments: argparse.Namespace) -> None:
     from wdistill.core.settings import flags_given
-    from wdistill.tables.options import Options, Paths, read_options
+    from wdistill.tables.options import Options, Paths, files_of_settings, read_options
     from wdistill.tables.weigh import weigh_files
 
-    paths = Paths(arguments.validation, arguments.unlabeled, arguments.labeled)
-    record = weigh_files(paths, arguments.output, read_options(flags_given(arguments, Options)))
+    flags = flags_given(arguments, Options)
+    paths = Paths(arguments.validation, arguments.unlabeled, arguments.labeled, files_of_settings(flags))
+    record = weigh_files(paths, arguments.output, read_options(flags))
     print_record(record, {"written to": str(arguments.output)}, brief=True)
 
 

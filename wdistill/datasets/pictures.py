@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 import signal
 import warnings
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wdistill.core import store
+from wdistill.core import sealed, store
 from wdistill.core.errors import unreadable, worker_died
 from wdistill.core.processes import process_pool
 from wdistill.core.progress import progress
@@ -242,10 +241,10 @@ def _decode_all(target: Path, files: ImageFiles, fit: Fit, size: int, workers: i
                 store.write_at(scratch, len(header) + len(digests) * length, content)
                 whole.update(content)
                 digests.append(store.digest(content))
-                store.write_bytes(progress_path, json.dumps({"plan": plan, "chunks": digests, "whole": ""}).encode())
+                store.write_bytes(progress_path, sealed.seal({"plan": plan, "chunks": digests, "whole": ""}))
                 tick(len(images))
         state = {"plan": plan, "chunks": digests, "whole": whole.hexdigest()}
-        store.write_bytes(progress_path, json.dumps(state).encode())
+        store.write_bytes(progress_path, sealed.seal(state))
     if scratch.exists():
         store.rename(scratch, target)
     return str(state["whole"])
@@ -263,10 +262,7 @@ def progress_file(target: Path) -> Path:
 
 
 def _read_progress(path: Path) -> dict[str, Any]:
-    try:
-        state = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError):
-        return {}
+    state = sealed.read_sealed(path)
     return state if isinstance(state, dict) else {}
 
 

@@ -94,7 +94,7 @@ def _check_weights(path: Path) -> Iterator[FileState]:
         whole = has_its_content(path)
     except WdistillError:
         whole = False
-    yield FileState(path, "whole") if whole else FileState(path, "damaged", "weigh again")
+    yield FileState(path, "whole") if whole else FileState(path, "damaged", "make it again, by the command that wrote it")
 
 
 def _is_parts(path: Path) -> bool:
@@ -159,5 +159,5 @@ KINDS: tuple[tuple[str, Callable[[Path], Any], Check], ...] = (
     ("prepared data", _has(prepared.MANIFEST), _check_prepared),
     ("an exported student", _has(STUDENT), _check_student),
     ("runs", lambda path: any(path.glob("generation-*.json")) or find_runs(path), _check_runs),
-    ("a file of weights", _is_weights, _check_weights),
+    ("a table that wdistill wrote", _is_weights, _check_weights),
 )

@@ -26,9 +26,9 @@ class ContentDigest:
             if types.is_floating(kind):
                 flat = flat.fill_null(float("nan"))  # npz files have no nulls
             if types.is_string(kind):
-                texts = [text.encode() for text in flat.to_pylist()]
-                values.update(b"".join(texts))
-                lengths.update(np.array([len(text) for text in texts], "<i8").tobytes())
+                texts = [None if text is None else text.encode() for text in flat.to_pylist()]
+                values.update(b"".join(filter(None, texts)))
+                lengths.update(np.array([-1 if text is None else len(text) for text in texts], "<i8").tobytes())
             else:
                 array = flat.to_numpy(zero_copy_only=False)
                 values.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())

@@ -14,6 +14,19 @@ from wdistill.weights.rules import RULES, RuleSettings, check_names, missing_set
 RULE_LIST = ", ".join(RULES)
 
 
+class NamesFromFile(tuple[str, ...]):
+    """Class names that were read from a file, which no output may replace."""
+
+    file: str
+
+
+def files_of_settings(flags: Mapping[str, Any]) -> list[str]:
+    """The files that flags name, beside tables: class names, and costs."""
+    names, metric = flags.get("classes"), flags.get("metric")
+    named = [names.file] if isinstance(names, NamesFromFile) else []
+    return named + ([metric.removeprefix("cost:")] if isinstance(metric, str) and metric.startswith("cost:") else [])
+
+
 def read_class_names(text: str) -> tuple[str, ...]:
     """Class names from a list, or from a file with one a line."""
     if "," in text:
@@ -24,7 +37,9 @@ def read_class_names(text: str) -> tuple[str, ...]:
         expected = "a text file with one name a line, or names separated by commas"
         remedy = "correct the path, or list the names: --classes cat,dog"
         raise unreadable("the file of class names cannot be read", f"--classes {text}", error, expected, remedy) from None
-    return tuple(line.strip() for line in lines if line.strip())
+    names = NamesFromFile(line.strip() for line in lines if line.strip())
+    names.file = text
+    return names
 
 
 @dataclass(frozen=True)
@@ -89,6 +104,7 @@ class Paths:
     validation: Sequence[str]
     unlabeled: Sequence[str] = ()
     labeled: Sequence[str] = ()
+    settings: Sequence[str] = ()  # files that options name: class names, costs
 
     @property
     def all(self) -> list[str]:
@@ -193,8 +209,13 @@ def check_output(
         raise bad_value(
             "the output's folder does not exist", where, f"no folder {path.parent}", "an existing folder", remedy
         )
+    check_not_read(path, [*paths.all, *paths.settings], where)
+
+
+def check_not_read(path: Path, sources: Sequence[str], where: str) -> None:
+    """Refuse an output that is one of the files that are read, or lies in a folder of them."""
     output = path.resolve()
-    for source in filter(str.strip, paths.all):
+    for source in filter(str.strip, sources):
         given = Path(source.partition("=")[2] if source.endswith(".npy") and "=" in source else source).resolve()
         if output == given or (output.parent == given and given.is_dir()) or output.match(str(given)):
             remedy = "write to another folder or under another name"
