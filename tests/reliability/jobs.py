@@ -160,7 +160,7 @@ def _decode(folder: Path) -> None:
     pictures.CHUNK = 3
     (folder / "imagenet").mkdir(parents=True, exist_ok=True)
     for part in ("train", "val"):
-        if not (folder / "imagenet" / part).is_symlink():
+        if not (folder / "imagenet" / part).exists():
             (folder / "imagenet" / part).symlink_to(inputs() / "imagenet" / part)
     prepare("imagenet", folder, 9, unofficial=True)
 

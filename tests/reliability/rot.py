@@ -73,9 +73,14 @@ def run_again(job: str, folder: Path, victim: Path, wanted: dict[str, str]) -> s
         return f"ended with {code}"
     found = results(folder)
     different = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
-    if different and any(each.is_bad for each in verify(folder)[1]):
+    if different and any(each.is_bad for each in verify(_ours(folder))[1]):
         return ""  # of a finished run: not used again, and `wdistill verify` tells
     return f"other bytes: {', '.join(different[:3])}" if different else ""
+
+
+def _ours(folder: Path) -> Path:
+    """What `wdistill verify` is given: the folder of a job, or the prepared data in it."""
+    return next(folder.glob("imagenet/prepared-9"), folder)
 
 
 def results(folder: Path) -> dict[str, str]:
@@ -144,8 +149,7 @@ def read_arrays(job: str, folder: Path, victim: Path, wanted: bytes) -> str:
 
 
 def _arrays(folder: Path) -> bytes:
-    (place,) = folder.glob("data") if (folder / "data").exists() else folder.glob("imagenet/prepared-9")
-    data = load_prepared(place)
+    data = load_prepared(folder / "data" if (folder / "data").exists() else _ours(folder))
     parts = (data.train.inputs, data.train.labels, data.test.inputs, data.test.labels)
     return data.sha256.encode() + str(data.metadata).encode() + b"".join(np.asarray(part).tobytes() for part in parts)
 
