@@ -154,16 +154,16 @@ def _logs(probabilities: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(probabilities, PROBABILITY_FLOOR)))
 
 
-def reachable(metric: Metric, probabilities: Floats, labels: NDArray[Any]) -> float:
-    """The metric at its best threshold on these rows, probabilities (m, K), labels (m,); it compares students.
+def reachable(metric: Metric, probabilities: Floats, labels: NDArray[Any], weights: Floats | None = None) -> float:
+    """The metric at its best threshold on these rows, probabilities (m, K), labels (m,), weights (m,); it compares students.
 
     That is where the decision is one threshold: of two classes, or for a metric of one class. Elsewhere the most likely
     class is decided, or that of least expected cost.
     """
     threshold = metric.one is not None or probabilities.shape[1] == 2
     if metric.of_counts is None or metric.ranking or not threshold:
-        return metric(probabilities, labels)
-    return metric(fit_decision(metric, probabilities, labels).shifted(probabilities), labels)
+        return metric(probabilities, labels, weights)
+    return metric(fit_decision(metric, probabilities, labels, weights).shifted(probabilities), labels, weights)
 
 
 def check_choosable(metric: Metric) -> None:
