@@ -70,7 +70,7 @@ def choose_decision(
 ) -> DecisionChoice:
     """Fitted offsets where they gain out of fold, from probabilities (m, K), labels and folds (m,), else none.
 
-    For recall at a precision they are always used, since it is they that bring the precision about.
+    For recall at a precision they are used where any reach it on all of these rows, since it is they that bring it about.
     """
     full = row_weights(weights, len(labels))
     plain = Decision(np.zeros(probabilities.shape[1]), metric.costs)
@@ -85,8 +85,12 @@ def choose_decision(
     constrained = metric.name.startswith("recall@")
     judge = PLAIN["accuracy"].of_class(metric.one) if constrained and metric.one is not None else metric
     gain = difference(judge, shifted, probabilities, labels, weights, groups)
-    accepted = constrained or gain.value > LEAST_ERRORS * (gain.high - gain.value) / Z
-    return DecisionChoice(fit_decision(metric, probabilities, labels, full) if accepted else plain, shifted, gain, accepted)
+    fitted = fit_decision(metric, probabilities, labels, full)
+    if constrained:
+        accepted = _value(fitted(probabilities), distributions(labels, probabilities.shape[1]), full, metric.of_counts) > 0
+    else:
+        accepted = gain.value > LEAST_ERRORS * (gain.high - gain.value) / Z
+    return DecisionChoice(fitted if accepted else plain, shifted, gain, accepted)
 
 
 def fit_decision(metric: Metric, probabilities: Floats, truth: NDArray[Any], weights: Floats | None = None) -> Decision:
