@@ -69,17 +69,38 @@ def test_the_ceiling_is_the_accuracy_of_a_perfect_model_against_one_annotator() 
 @pytest.mark.slow
 def test_ignoring_the_noise_of_annotators_gives_wrong_intervals_and_using_it_right_ones() -> None:
     """A model that is right in 95 % of rows, judged by annotators who are in 85 %."""
-    rng, ignoring, using = np.random.default_rng(1), [], []
+    rng, ignoring, using, measured = np.random.default_rng(1), [], [], []
     for _ in range(500):
         truth, labels = annotated(400, 2, 0.85, rng, 0.1)
         kept = (labels >= 0).any(axis=1)
         labels, decided = labels[kept], noisy(truth, 1, 0.95, rng)[kept, 0]
         one = np.where(labels[:, 0] >= 0, labels[:, 0], labels[:, 1])
         ignoring.append(estimate(named("accuracy", "abcd"), np.eye(K)[decided], one))
-        using.append(accuracy_beyond_ceiling(decided, labels, K))
+        found = accuracy_beyond_ceiling(decided, labels, K)
+        assert found is not None and found.rows == len(labels)
+        using.append(found.corrected)
+        measured.append(found.measured)
+    assert np.mean(measured) == pytest.approx(0.95 * 0.85 + 0.05 * 0.15 / (K - 1), abs=0.01)
     assert covered(ignoring, 0.95) < 0.01
     assert 0.92 <= covered(using, 0.95) <= 0.99
     assert np.mean([each.value for each in using]) == pytest.approx(0.95, abs=0.01)
+
+
+def test_annotators_who_agree_by_chance_tell_nothing_of_an_accuracy() -> None:
+    rng = np.random.default_rng(3)
+    for accuracy, told in ((1 / K, False), (0.85, True)):
+        truth, labels = annotated(200, 2, accuracy, rng)
+        assert (accuracy_beyond_ceiling(truth, labels, K) is not None) == told
+
+
+def test_annotators_who_always_agree_leave_an_accuracy_as_it_is() -> None:
+    rng = np.random.default_rng(4)
+    truth = rng.integers(0, K, 200)
+    decided = noisy(truth, 1, 0.8, rng)[:, 0]
+    found = accuracy_beyond_ceiling(decided, np.stack([truth, truth], axis=1), K)
+    assert found is not None and found.corrected.value == pytest.approx(found.measured) == pytest.approx(
+        np.mean(decided == truth)
+    )
 
 
 @pytest.mark.slow

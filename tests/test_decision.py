@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.test_metric import named, rows, samples
@@ -92,6 +92,22 @@ def test_a_decision_that_is_chosen_on_gold_raises_the_f1_of_a_rare_class() -> No
         accepted += choice.accepted
         gains.append(metric(choice.decision.shifted(fresh), truth) - metric(fresh, truth))
     assert accepted >= 18 and np.mean(gains) > 0.1 and np.min(gains) >= 0
+
+
+@given(st.integers(0, 10**6), st.floats(0.3, 1.0), st.booleans())
+def test_a_threshold_for_a_precision_is_used_only_where_one_reaches_it(seed: int, least: float, soft: bool) -> None:
+    """Against every threshold there is; else the most likely class stays."""
+    rng = np.random.default_rng(seed)
+    p, chance = (np.stack([1 - each, each], axis=1) for each in rng.uniform(0.02, 0.98, (2, 30)))
+    truth = chance if soft else (rng.random(30) < chance[:, 1]).astype(int)
+    assume(soft or truth.any())
+    mass = chance[:, 1] if soft else truth
+    reached = any(mass[p[:, 1] >= cut].mean() >= least and mass[p[:, 1] >= cut].sum() > 0 for cut in p[:, 1])
+    folds = np.arange(30) % 5
+    choice = choose_decision(named(f"recall@precision={least}:b", "ab"), p, truth, folds)
+    assert choice.accepted == reached
+    if not reached:
+        assert (choice.decision(p) == p.argmax(axis=1)).all()
 
 
 def test_offsets_are_left_alone_where_they_gain_nothing() -> None:

@@ -262,6 +262,17 @@ BAD: dict[str, tuple[Bad, str]] = {
     "a flag out of range": (lambda run: words(run, "--epochs", 0), "at least 1"),
     "no number": (lambda run: words(run, "--rate", "fast"), "--rate"),
     "an unknown rule": (lambda run: words(run, "--rule", "debiassed"), "did you mean debiased?"),
+    "an unknown factor": (lambda run: words(run, "--rule", "unweighted,debiassed"), "did you mean debiased?"),
+    "best as a factor": (
+        lambda run: words(run, "--rule", "unweighted,best"),
+        "rule: best is a method: it can be neither multiplied with rules nor shuffled",
+    ),
+    "best as the first factor": (
+        lambda run: words(run, "--rule", "best,fidelity,debiased"),
+        "--rule fidelity,debiased --rule best",
+    ),
+    "best, shuffled": (lambda run: words(run, "--rule", "shuffled-best"), "to do: write --rule best"),
+    "a control as a factor": (lambda run: words(run, "--rule", "fidelity,shuffled"), "--rule fidelity --rule shuffled"),
     "settings at odds": (lambda run: words(run, "--threshold", 0.5), "threshold"),
     "no such recipe": (lambda run: words(run, "--recipe", "none.toml"), "none.toml"),
     "no such data": (lambda run: words(run, form="none-{}.npz"), "none-labeled.npz"),

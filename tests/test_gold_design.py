@@ -502,13 +502,24 @@ def test_the_ceiling_that_annotators_set_is_told(tmp_path: Path, capsys: pytest.
     gold = "\n".join(lines) + "\n"
     words = sources(tmp_path, gold)
     assert cli.main(["advise", *words]) == 0
-    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Two annotators agree on ")]
+    printed = capsys.readouterr().out.splitlines()
+    told = [line for line in printed if line.startswith("Two annotators agree on ")]
     assert len(told) == 1 and "of 250 rows: no model can be measured above about " in told[0]
-    grouped = advise_answers(words[1], words[3]).agreement
+    advice = advise_answers(words[1], words[3])
+    grouped, beyond = advice.agreement, advice.beyond_ceiling
+    answered, given = ROWS.teacher.argmax(axis=1)[:250], np.array([line.split(",")[1] for line in lines[1:]])
+    alike = np.array(CLASSES)[answered][:, None] == given.reshape(250, 2)
+    right = np.mean(answered == ROWS.truth[:250])
+    assert beyond is not None and beyond.rows == 250 and beyond.measured == pytest.approx(alike.mean()), "ties too"
+    assert beyond.measured < right - 0.03 and covers(beyond.corrected, float(right))
+    (sentence,) = (line for line in printed if line.startswith("On 250 rows with several labels, ties too, the teacher"))
+    assert f"{100 * beyond.measured:.1f} % of the labels; against the truth it would be right on " in sentence
+    assert beyond.corrected.percent in sentence and "if teacher and annotators err independently" in sentence
     assert grouped is not None and covers(grouped.ceiling, 0.9) and grouped.rows == 250  # 0.82 agree, ties included
     assert grouped.bounds[0] == grouped.pairwise.value < 0.9 < 1
     (tmp_path / "gold.csv").write_text(gold_of())
-    assert advise_answers(words[1], words[3]).agreement is None
+    once = advise_answers(words[1], words[3])
+    assert once.agreement is None and once.beyond_ceiling is None
 
 
 # modules --------------------------------------------------------------------------------------------------------------

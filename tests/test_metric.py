@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -224,7 +223,7 @@ def test_weights_and_truth_that_do_not_fit_are_errors() -> None:
 
 @pytest.mark.filterwarnings("ignore::wdistill.WdistillWarning")
 def test_the_ratio_estimate_holds_for_any_positive_loss() -> None:
-    """Losses (m, K) by true class in place of the log loss: their weights bring the loss on targets to that on labels."""
+    """Losses by true class in place of the log loss: their weights bring the loss on targets to that on labels."""
     rng, costs = np.random.default_rng(3), np.array([[0.1, 1, 1], [10, 0.1, 5], [30, 20, 0.1]])
     labels = rng.choice(3, 3_000, p=[0.9, 0.07, 0.03])
     teacher, student = (
@@ -233,9 +232,13 @@ def test_the_ratio_estimate_holds_for_any_positive_loss() -> None:
         for right, off in ((0.8, 1), (0.7, 2))
     )
     evidence = Evidence(labels, teacher, student, teacher, student)
-    fitted, everyone = debiased.fit(evidence, estimate="ratio", targets="hard"), np.arange(3_000)
-    for losses in (-np.log(student), -np.log(student) * costs.max(axis=1), student @ costs.T):
-        on_truth, on_target = losses[everyone, labels], losses[everyone, teacher.argmax(axis=1)]
-        weights = replace(fitted, truth_loss=on_truth, target_loss=on_target).weigh_rows(evidence.rows).weights
+    everyone, cross_entropy = np.arange(3_000), -np.log(student)
+    for by_class, losses in (
+        (cross_entropy, None),
+        (cross_entropy * costs.max(axis=1), lambda logs, targets: -(targets * logs * costs.max(axis=1)).sum(axis=1)),
+        (student @ costs.T, lambda logs, targets: (targets @ costs * np.exp(logs)).sum(axis=1)),
+    ):
+        on_truth, on_target = by_class[everyone, labels], by_class[everyone, teacher.argmax(axis=1)]
+        weights = debiased(evidence, estimate="ratio", targets="hard", losses=losses)
         assert np.mean(weights * on_target) == pytest.approx(on_truth.mean(), rel=0.03)
         assert np.mean(on_target) > 1.2 * on_truth.mean()

@@ -19,9 +19,11 @@ from wdistill.methods.context import MethodArm
 from wdistill.methods.decision import reachable
 from wdistill.methods.metric import parse_metric
 from wdistill.methods.metric_text import metric_of, read_costs, written_out
+from wdistill.methods.statistics import Interval
 from wdistill.report.judged import decisions, grids, pool_sentences, terminal_lines
 from wdistill.report.page import page
 from wdistill.runs.checkpoints import CheckpointStore
+from wdistill.runs.judgement import Measured
 from wdistill.training.export import export_run
 from wdistill.training.judging import pool_rows
 from wdistill.training.models.networks import NamedNetwork
@@ -210,6 +212,23 @@ def test_several_arms_in_a_stack_are_each_chosen_by_the_metric() -> None:
         alone = go(recipe=recipe, rule={"a": unweighted})
     one, other = both.outcome.arms["a"], alone.outcome.arms["a"]
     assert [epoch.score for epoch in one.epochs] == pytest.approx([epoch.score for epoch in other.epochs], abs=1e-6)
+
+
+def test_a_precision_that_no_threshold_reaches_is_told() -> None:
+    """The corrected targets are never so sure: the most likely class is decided, and nobody is told of a threshold."""
+    recipe = replace(QUICK, metric="recall@precision=0.999:1")
+    rule = {"gold": arm(unweighted, validation_in_training="yes")}
+    with undrawn():
+        outcome = go(recipe=recipe, rule=rule).outcome
+    student = outcome.judgement.students["gold"]
+    assert not student.accepted and student.fitted_on == "pool" and not any(student.offsets)
+    assert decisions([outcome]) == [
+        "gold decides for the most likely class: no threshold reaches the precision of recall@precision=0.999:1 on the "
+        "pool, with the corrected targets as its truth."
+    ]
+    never = replace(student, overall=(Measured("precision:1", None, None), Measured("accuracy", Interval(0.5, 0.4, 0.6))))
+    judged = replace(outcome, judgement=replace(outcome.judgement, students={"gold": never}))
+    assert [line[1:] for line in grids([judged])[0].lines] == [("no row tells",) * 2, ("0.500 (0.400 to 0.600)", "")]
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,7 @@ class Survey:
     named: Counter[int] = field(default_factory=Counter)  # answers by the class that they name
     outside: float = 0.0  # probability that went to no class, summed over the rows
     unknown: Counter[str] = field(default_factory=Counter)
+    annotated: dict[str, int] = field(default_factory=dict)  # classes answered for rows with several labels, by id
     gold: GoldRows | None = None
 
     def add(self, parsed: Parsed) -> None:
@@ -286,6 +287,7 @@ def survey(pool: AnswerPool, scratch: Path) -> Survey:
     """Read all answers once: count them, refuse what cannot be used, and keep those of the gold rows."""
     seen, check = Survey(), IdCheck(scratch, KEYS)
     wanted = pa.array(sorted(pool.numbers), pa.string())
+    several = pa.array(sorted(row.id for row in pool.gold.several), pa.string())
     found: list[tuple[pa.Array, Floats, Mapping[str, pa.Array]]] = []
     values = pool.value_columns if pool.rows is None else ()
     for batch in pool.batches(values, "counting answers"):
@@ -297,6 +299,9 @@ def survey(pool: AnswerPool, scratch: Path) -> Survey:
             rows = np.flatnonzero(position & (batch.parsed.answered | (pool.options.refusals == "uniform")))
             columns = {name: column.take(pa.array(rows)) for name, column in batch.columns.items()}
             found.append((batch.parsed.ids.take(pa.array(rows)), usable(batch.parsed, pool)[rows], columns))
+        asked = pc.is_in(batch.parsed.ids, value_set=several).to_numpy(zero_copy_only=False) & batch.parsed.answered
+        answered = batch.parsed.probabilities[asked].argmax(axis=1).tolist()
+        seen.annotated.update(zip(batch.parsed.ids.filter(pa.array(asked)).to_pylist(), answered, strict=True))
     check.finish(lambda: (batch.parsed.ids for batch in pool.batches()), pool.files[0].where)
     refuse_unknown(seen.unknown, seen.answers, pool.classes, pool.files[0].where)
     _check_named(pool, seen)

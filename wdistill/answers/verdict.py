@@ -21,7 +21,13 @@ from wdistill.answers.request import AnswerOptions, Sources
 from wdistill.answers.row_models import RowExperts, fit_experts
 from wdistill.core import checks
 from wdistill.methods.advice import Advice, advise
-from wdistill.methods.agreement import MISSING, AnnotatorAgreement, agreement
+from wdistill.methods.agreement import (
+    MISSING,
+    AccuracyBeyondCeiling,
+    AnnotatorAgreement,
+    accuracy_beyond_ceiling,
+    agreement,
+)
 from wdistill.methods.context import Context, one_hot
 from wdistill.methods.gold_design import GoldDesign
 from wdistill.methods.gold_plan import inclusion_column, judging_inclusion, rows_to_label
@@ -90,6 +96,7 @@ class AnswersAdvice:
     next: tuple[Example, ...]  # rows to label next
     plan: pa.Table  # all rows to label next, in their order: id, use (judge or teach), inclusion, text if any, teacher
     agreement: AnnotatorAgreement | None  # of annotators, and the ceiling that it sets; None where nobody was asked twice
+    beyond_ceiling: AccuracyBeyondCeiling | None  # the teacher's accuracy, corrected for the annotators' errors
 
     @property
     def verdict(self) -> str:
@@ -198,23 +205,41 @@ def _judged(
         next=examples(coming),
         plan=_plan(pool, examples(planned), use, inclusion),
         agreement=_agreement(pool),
+        beyond_ceiling=_beyond_ceiling(pool, seen),
     )
 
 
 def _agreement(pool: AnswerPool) -> AnnotatorAgreement | None:
-    """How often annotators agree, those without a majority too; labels that are no class are left out."""
+    """How often annotators agree, those without a majority too."""
+    ids, labels = _annotated(pool)
+    if not ids:
+        return None
+    drawn = pool.drawn.of(ids)
+    return agreement(labels, len(pool.classes), drawn.weights, drawn.groups)
+
+
+def _beyond_ceiling(pool: AnswerPool, seen: Survey) -> AccuracyBeyondCeiling | None:
+    """The teacher's accuracy on the rows with several labels that it answered, corrected for the annotators' errors."""
+    ids, labels = _annotated(pool)
+    rows = [row for row, key in enumerate(ids) if key in seen.annotated]
+    if not rows:
+        return None
+    kept = [ids[row] for row in rows]
+    decisions, drawn = np.array([seen.annotated[key] for key in kept]), pool.drawn.of(kept)
+    return accuracy_beyond_ceiling(decisions, labels[rows], len(pool.classes), drawn.weights, drawn.groups)
+
+
+def _annotated(pool: AnswerPool) -> tuple[list[str], NDArray[np.int64]]:
+    """Ids and labels (m, A) of rows with two labels or more that are classes, −1 where one is missing."""
     rows = [
         (row.id, [number for label in row.labels if (number := pool.classes.number(label)) >= 0])
         for row in pool.gold.several
     ]
     asked = {key: numbers for key, numbers in rows if len(numbers) > 1}
-    if not asked:
-        return None
-    table = np.full((len(asked), max(map(len, asked.values()))), MISSING)
+    table = np.full((len(asked), max(map(len, asked.values()), default=0)), MISSING)
     for place, numbers in enumerate(asked.values()):
         table[place, : len(numbers)] = numbers
-    drawn = pool.drawn.of(list(asked))
-    return agreement(table, len(pool.classes), drawn.weights, drawn.groups)
+    return list(asked), table
 
 
 def _changed(teacher: Floats, targets: Floats) -> NDArray[np.int64]:

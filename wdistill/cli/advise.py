@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from wdistill.answers.verdict import AnswersAdvice
     from wdistill.methods.advice import Advice
-    from wdistill.methods.agreement import AnnotatorAgreement
+    from wdistill.methods.agreement import AccuracyBeyondCeiling, AnnotatorAgreement
     from wdistill.tables.experts import SampledPredictions
 
 FEW = 5  # texts that are shown without --details
@@ -162,6 +162,8 @@ def print_answers_advice(found: AnswersAdvice, console: Console, plan: Path | No
     say(f"{found.labels}; classes: {', '.join(found.classes[:20])}")
     if found.agreement is not None:
         say(agreement_in_words(found.agreement))
+    if found.beyond_ceiling is not None:
+        say(beyond_ceiling_in_words(found.beyond_ceiling))
     if found.hint:
         say(found.hint)
     for line in reasons(advice):
@@ -189,6 +191,15 @@ def agreement_in_words(found: AnnotatorAgreement) -> str:
     return (
         f"Two annotators agree on {found.pairwise.percent} of {found.rows:,} rows: no model can be measured above about "
         f"{ceiling} on the labels of one of them."
+    )
+
+
+def beyond_ceiling_in_words(found: AccuracyBeyondCeiling) -> str:
+    """The teacher's accuracy as annotators measure it, and as it is without their errors, with what that assumes."""
+    return (
+        f"On {found.rows:,} rows with several labels, ties too, the teacher agrees with {100 * found.measured:.1f} % of the "
+        f"labels; against the truth it would be right on {found.corrected.percent}, if teacher and annotators err "
+        "independently of each other, annotators equally often, and take any wrong class alike."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +16,17 @@ from wdistill.core.settings import settings_of
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from wdistill.runs.recipe import Recipe
     from wdistill.training.run import Report
 
 PARAMETERS = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".safetensors")  # most of them run code when they are unpickled
 OF_ANSWERS = ("text", "inputs", "label", "id", "gold_id", "answer", "stated", "alias", "refusals")  # options of answers
+DESIGN = ("group", "inclusion")  # how gold rows were drawn, in answers and in splits
 OF_ADVICE = ("advise", "details", *settings_of(QuestionFlags))
 EPILOG = """
 data: an .npz with inputs, label and (optional) id; a folder with inputs.npy, label.npy, id.npy, whose inputs stay on the
-disk; or a table (parquet, csv, jsonl) with the columns id, inputs (a list, or inputs_0, inputs_1, …) and label
+disk; or a table (parquet, csv, jsonl) with the columns id, inputs (a list, or inputs_0, inputs_1, …) and label; V may also
+have the columns (or group.npy, inclusion.npy) that --group and --inclusion name
 models: package.module:function, found from the current folder; mlp:inputs=64,classes=10,hidden=32x32;
 cnn:channels=1,classes=10,width=16; mobilenet:channels=3,classes=10,width=0.5 (and depth_multiplier=2);
 resnet_cifar:channels=3,classes=10,depth=56 (11, 20, 29, …; with version=1 8, 14, 20, …);
@@ -84,6 +88,18 @@ def add(commands: Any) -> None:
     add_flags(distill, QuestionFlags)
     add_flags(distill, Recipe, [name for name in settings_of(Recipe) if name != "classes"])
     add_flags(distill, AnswerOptions, OF_ANSWERS)
+    flag(
+        "--group",
+        metavar="COLUMN",
+        help="with best or a metric, in V, L and X: documents, users or queries whose rows belong together; by default "
+        "'group', where V has it; with --answers as for `correct`",
+    )
+    flag(
+        "--inclusion",
+        metavar="COLUMN",
+        help="with best or a metric, in V: the probability with which a row was drawn; by default 'inclusion', where V has "
+        "it; with --answers in --gold",
+    )
     flag("--classes", metavar="N | A,B,… | FILE", help="how many classes; with --answers their names, as for `correct`")
     distill.set_defaults(run=run_distill)
 
@@ -115,7 +131,6 @@ def _from_splits(arguments: argparse.Namespace, console: Console) -> Report | No
     from wdistill.core.settings import flags_given
     from wdistill.runs.recipe import Recipe, read_recipe
     from wdistill.training.distill import advise, distill
-    from wdistill.training.files import read_data
     from wdistill.training.models.networks import NamedNetwork
 
     _check_flags(arguments, needed=("teacher", "student", "validation", "unlabeled"), others=(*OF_ANSWERS, "gold", "pool"))
@@ -125,8 +140,7 @@ def _from_splits(arguments: argparse.Namespace, console: Console) -> Report | No
         raise bad_value("needs --advise", flag, "no --advise", "options that belong together", remedy)
     flags = {**flags_given(arguments, Recipe), **_class_count(arguments.classes)}
     recipe = read_recipe(arguments.recipe, _with_method(arguments.method, flags))
-    names = ("labeled", "validation", "unlabeled", "test")
-    data: dict[str, Any] = {name: read_data(path) for name in names if (path := getattr(arguments, name)) is not None}
+    data = _read_splits(arguments, recipe)
     teacher, student = _teacher(arguments.teacher), NamedNetwork(arguments.student)
     if not arguments.advise:
         return distill(teacher, student, **data, recipe=recipe, run=arguments.folder)
@@ -136,6 +150,30 @@ def _from_splits(arguments: argparse.Namespace, console: Console) -> Report | No
     resumes = "keeps what was trained: the same command without --advise resumes from there"
     console.print(printable(f"{arguments.folder} {resumes}"), markup=False, highlight=False, soft_wrap=True)
     return None
+
+
+def _read_splits(arguments: argparse.Namespace, recipe: Recipe) -> dict[str, Any]:
+    """The splits; where gold tells more than weights, with the columns that say how its rows were drawn.
+
+    The paper's rules look at neither.
+    """
+    from wdistill.methods.gold_design import GROUP, INCLUSION
+    from wdistill.training.files import DesignColumn, read_data
+
+    named = [name for name in DESIGN if getattr(arguments, name) is not None]
+    if "best" not in recipe.rule and recipe.metric == "accuracy":
+        if named:
+            found, remedy = f"--rule {' --rule '.join(recipe.rule)}", "add --method best, or leave it out"
+            expected = "an arm best, or a --metric other than accuracy: the rules do not look at how gold was drawn"
+            raise bad_value("no arm takes it", f"--{named[0]}", found, expected, remedy)
+        group = inclusion = None
+    else:
+        group = DesignColumn(arguments.group or GROUP, needed="group" in named)
+        inclusion = DesignColumn(arguments.inclusion or INCLUSION, needed="inclusion" in named)
+    others = None if group is None else replace(group, needed=False)  # groups that gold shares with them are told
+    columns = {"labeled": (others,), "validation": (group, inclusion), "unlabeled": (), "test": (others,)}
+    paths = {name: path for name in columns if (path := getattr(arguments, name)) is not None}
+    return {name: read_data(path, *columns[name]) for name, path in paths.items()}
 
 
 def _from_answers(arguments: argparse.Namespace) -> Report:
@@ -152,7 +190,7 @@ def _from_answers(arguments: argparse.Namespace) -> Report:
     others = ("teacher", "labeled", "validation", "unlabeled", "kind", "teacher_epochs")
     _check_flags(arguments, others=(*others, *OF_ADVICE))
     names = None if arguments.classes is None else read_class_names(arguments.classes)
-    flags = {name: value for name, value in flags_given(arguments, AnswerOptions).items() if name in OF_ANSWERS}
+    flags = {name: value for name, value in flags_given(arguments, AnswerOptions).items() if name in (*OF_ANSWERS, *DESIGN)}
     options = read_settings(AnswerOptions, {**flags, "classes": names})
     of_recipe = {name: value for name, value in flags_given(arguments, Recipe).items() if name != "classes"}
     of_arms = {"rule": ("debiased",)} if arguments.method == "paper" else {}

@@ -41,6 +41,15 @@ class AnnotatorAgreement:
     by_annotator: tuple[float, ...]  # how often each agrees with another annotator of the row; NaN without one
 
 
+@dataclass(frozen=True)
+class AccuracyBeyondCeiling:
+    """The accuracy of decisions on rows that annotators labeled, corrected for the annotators' errors."""
+
+    rows: int
+    measured: float  # share of the annotators' labels that the decisions are equal to, each row counting once
+    corrected: Interval  # the accuracy against the truth, under the assumptions
+
+
 def agreement(
     labels: NDArray[Any], classes: int, weights: Floats | None = None, groups: NDArray[Any] | None = None
 ) -> AnnotatorAgreement:
@@ -76,11 +85,12 @@ def accuracy_beyond_ceiling(
     classes: int,
     weights: Floats | None = None,
     groups: NDArray[Any] | None = None,
-) -> Interval:
+) -> AccuracyBeyondCeiling | None:
     """The accuracy of decisions (m,) against the truth that annotators' labels (m, A) are noisy copies of.
 
     The accuracy against one annotator is a · accuracy + (1 − a) · (1 − accuracy) / (K − 1), if the predictor errs
-    independently of the annotators too; a comes from their agreement on the same rows.
+    independently of the annotators too; a comes from their agreement on the same rows. None where they may agree by chance
+    alone, so that their labels tell nothing.
     """
     given = _checked(labels, classes)
     votes, counts = _votes(given, classes)
@@ -89,13 +99,20 @@ def accuracy_beyond_ceiling(
     matched = np.where(named, votes[np.arange(len(given)), decisions] / np.maximum(counts, 1), 0.0)
     agreeing = _agreeing(votes, counts)
     measured, pairwise = (float(w[on] @ values[on] / w[on].sum()) for values, on in ((matched, named), (agreeing, several)))
-    skill = np.sqrt(max(pairwise - chance, 1e-12) / (1 - chance))  # (a − 1/K) / (1 − 1/K)
-    value = chance + (measured - chance) / skill
     moved = named * (matched - measured) * w.sum() / w[named].sum()
     other = several * (agreeing - pairwise) * w.sum() / w[several].sum()
-    influences = moved / skill - (measured - chance) / (2 * skill * (pairwise - chance)) * other
-    half = quantile(numbers) * float(np.sqrt(covariance(influences[:, None], w, numbers)[0, 0]))
-    return Interval(*(float(np.clip(end, 0, 1)) for end in (value, value - half, value + half)))
+    if pairwise - chance <= _half(other, w, numbers):
+        return None
+    skill = np.sqrt((pairwise - chance) / (1 - chance))  # (a − 1/K) / (1 − 1/K)
+    value = chance + (measured - chance) / skill
+    half = _half(moved / skill - (measured - chance) / (2 * skill * (pairwise - chance)) * other, w, numbers)
+    corrected = Interval(*(float(np.clip(end, 0, 1)) for end in (value, value - half, value + half)))
+    return AccuracyBeyondCeiling(int(named.sum()), measured, corrected)
+
+
+def _half(influences: Floats, weights: Floats, groups: NDArray[np.int64] | None) -> float:
+    """Half of the width of a 95 % interval, from the influences of rows (m,)."""
+    return quantile(groups) * float(np.sqrt(covariance(influences[:, None], weights, groups)[0, 0]))
 
 
 def _votes(labels: NDArray[np.int64], classes: int) -> tuple[Floats, Floats]:

@@ -70,7 +70,7 @@ def choose_decision(
 ) -> DecisionChoice:
     """Fitted offsets where they gain out of fold, from probabilities (m, K), labels and folds (m,), else none.
 
-    For recall at a precision they are always used, since it is they that bring the precision about.
+    For recall at a precision they are used where any reach it on all of these rows, since it is they that bring it about.
     """
     full = row_weights(weights, len(labels))
     plain = Decision(np.zeros(probabilities.shape[1]), metric.costs)
@@ -85,8 +85,12 @@ def choose_decision(
     constrained = metric.name.startswith("recall@")
     judge = PLAIN["accuracy"].of_class(metric.one) if constrained and metric.one is not None else metric
     gain = difference(judge, shifted, probabilities, labels, weights, groups)
-    accepted = constrained or gain.value > LEAST_ERRORS * (gain.high - gain.value) / Z
-    return DecisionChoice(fit_decision(metric, probabilities, labels, full) if accepted else plain, shifted, gain, accepted)
+    fitted = fit_decision(metric, probabilities, labels, full)
+    if constrained:
+        accepted = _value(fitted(probabilities), distributions(labels, probabilities.shape[1]), full, metric.of_counts) > 0
+    else:
+        accepted = gain.value > LEAST_ERRORS * (gain.high - gain.value) / Z
+    return DecisionChoice(fitted if accepted else plain, shifted, gain, accepted)
 
 
 def fit_decision(metric: Metric, probabilities: Floats, truth: NDArray[Any], weights: Floats | None = None) -> Decision:
@@ -154,16 +158,16 @@ def _logs(probabilities: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(probabilities, PROBABILITY_FLOOR)))
 
 
-def reachable(metric: Metric, probabilities: Floats, labels: NDArray[Any]) -> float:
-    """The metric at its best threshold on these rows, probabilities (m, K), labels (m,); it compares students.
+def reachable(metric: Metric, probabilities: Floats, labels: NDArray[Any], weights: Floats | None = None) -> float:
+    """The metric at its best threshold on these rows, probabilities (m, K), labels (m,), weights (m,); it compares students.
 
     That is where the decision is one threshold: of two classes, or for a metric of one class. Elsewhere the most likely
     class is decided, or that of least expected cost.
     """
     threshold = metric.one is not None or probabilities.shape[1] == 2
     if metric.of_counts is None or metric.ranking or not threshold:
-        return metric(probabilities, labels)
-    return metric(fit_decision(metric, probabilities, labels).shifted(probabilities), labels)
+        return metric(probabilities, labels, weights)
+    return metric(fit_decision(metric, probabilities, labels, weights).shifted(probabilities), labels, weights)
 
 
 def check_choosable(metric: Metric) -> None:

@@ -53,8 +53,7 @@ def _decision(student: JudgedStudent) -> str:
     if student.costs is not None:
         return "for the class of least expected cost"
     if not student.accepted:
-        why = "other decisions gained nothing" if student.fitted_on else f"{student.metric} needs no other decision"
-        return f"for the most likely class: {why}"
+        return f"for the most likely class: {_why_no_other(student)}"
     where = {
         "gold": "found on the gold rows, which it was not trained on",
         "pool": "found on the pool with the corrected targets as its truth, since it knows the gold rows by heart",
@@ -66,6 +65,14 @@ def _decision(student: JudgedStudent) -> str:
     largest = sorted(np.argsort(np.abs(student.offsets), kind="stable")[::-1][:NAMED])
     offsets = ", ".join(f"{student.classes[c]} {student.offsets[c]:+.2f}".replace("-", MINUS) for c in largest)
     return f"for the largest log-probability plus offset ({offsets}): {where}"
+
+
+def _why_no_other(student: JudgedStudent) -> str:
+    """Why the most likely class is decided."""
+    if student.metric.startswith("recall@"):
+        rows = "the pool, with the corrected targets as its truth" if student.fitted_on == "pool" else "the gold rows"
+        return f"no threshold reaches the precision of {student.metric} on {rows}"
+    return "other decisions gained nothing" if student.fitted_on else f"{student.metric} needs no other decision"
 
 
 def grids(outcomes: Sequence[Outcome]) -> list[Grid]:
@@ -96,6 +103,8 @@ def _grid(outcomes: Sequence[Outcome], title: str, part: Callable[[JudgedStudent
 
 def _cell(measured: Sequence[Measured], which: Literal["likely", "decided"]) -> str:
     known = [interval for each in measured if (interval := getattr(each, which)) is not None]
+    if not known and all(each.likely is None and each.decided is None for each in measured):
+        return "no row tells"  # such as the precision of a class that is never decided
     return _number(known) if known else ""
 
 

@@ -20,6 +20,7 @@ from wdistill.weights.evidence import Evidence
 from wdistill.weights.rule import Rule
 from wdistill.weights.rules import RULES, rule_named, rule_options
 
+NO_FACTORS = {best.name: "a method", "shuffled": "a control"}  # of a product of rules
 STAGES = ("teacher", "student", "labels")  # names that no arm can have
 AnyRule = Rule[...] | MethodArm | Callable[[Evidence], Floats]
 WEIGHING = ("confidence", "estimate", "neighbors", "threshold", "refresh")  # settings that only change weights
@@ -110,6 +111,12 @@ def _by_name(name: str, recipe: Recipe) -> Rule[...] | MethodArm:
     rule = best if name == best.name else rule_named(name, recipe.seed)
     if rule is None:
         names, parts = [*RULES, "shuffled", best.name], name.removeprefix("shuffled-").split(",")
+        alone = next((part for part in parts if part in NO_FACTORS), None)
+        if alone is not None:
+            what = f"{alone} is {NO_FACTORS[alone]}: it can be neither multiplied with rules nor shuffled"
+            others = [",".join(part for part in parts if part != alone)] if len(parts) > 1 else []
+            remedy = f"write {' '.join(f'--rule {each}' for each in [*others, alone])}"
+            raise bad_value(what, "rule", repr(name), "it in an arm of its own", remedy)
         unknown = next(part for part in parts if part not in RULES)
         raise not_one_of("unknown rule", "rule", unknown, names, "name one of them, or several with commas to multiply them")
     return rule

@@ -201,7 +201,8 @@ def take_rows(split: Split, rows: NDArray[np.int64]) -> Split:
     """Some rows of a split, by their numbers."""
     at = torch.from_numpy(rows)
     labels = None if split.labels is None else split.labels[at]
-    return Split(split.name, select(split.inputs, at), labels, split.ids[rows])
+    design = GoldDesign(*(None if each is None else each[rows] for each in (split.design.weights, split.design.groups)))
+    return Split(split.name, select(split.inputs, at), labels, split.ids[rows], design=design)
 
 
 def _row_keys(inputs: Inputs) -> Keys:

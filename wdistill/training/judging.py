@@ -19,6 +19,7 @@ from wdistill.methods.best import correct_targets
 from wdistill.methods.context import MethodArm
 from wdistill.methods.crossfit import Ints, folds_of
 from wdistill.methods.decision import Decision, choose_decision
+from wdistill.methods.gold_design import GoldDesign
 from wdistill.methods.metric import PLAIN, Metric, most_likely
 from wdistill.methods.pilots import PilotPredictions, forecast
 from wdistill.methods.reached import companions, reached, reached_by_class
@@ -126,17 +127,18 @@ class _Judges:
         decision, accepted, judged = Decision(np.zeros(len(names)), metric.costs), False, None
         if gold is not None:
             predictions, labels = self.predict(arm, gold), _labels(gold)
-            choice = choose_decision(metric, predictions, labels, folds_of(labels, seed=self.seed, same=gold.same))
+            folds = folds_of(labels, seed=self.seed, same=gold.same, groups=gold.design.groups)
+            choice = choose_decision(metric, predictions, labels, folds, gold.design.weights, gold.design.groups)
             decision, accepted = choice.decision, choice.accepted
             out_of_fold = most_likely(choice.out_of_fold) if accepted else decision(predictions)
-            judged = _Judged("gold", predictions, labels, out_of_fold)
+            judged = _Judged("gold", predictions, labels, out_of_fold, gold.design)
         elif metric.of_counts is not None:
             folds = folds_of(np.zeros(len(self.rows), np.int64), seed=self.seed)
             choice = choose_decision(metric, self.predict(arm, self.pool), self.targets, folds)
             decision, accepted = choice.decision, choice.accepted
         if test is not None:
             predictions = self.predict(arm, test)
-            judged = _Judged("test", predictions, _labels(test), decision(predictions))
+            judged = _Judged("test", predictions, _labels(test), decision(predictions), test.design)
         return JudgedStudent(
             metric=metric.name,
             classes=names,
@@ -168,14 +170,15 @@ class _Judged:
     predictions: Floats  # (n, K)
     labels: Ints  # (n,)
     decided: Ints  # (n,)
+    design: GoldDesign  # how they were drawn
 
     def overall(self, metric: Metric, names: Sequence[str]) -> tuple[Measured, ...]:
         """By the metric and its companions."""
-        found = (reached(each, self.predictions, self.labels, self.decided) for each in companions(metric, names))
-        return tuple(Measured(*each) for each in found)
+        rows = (self.predictions, self.labels, self.decided, self.design)
+        return tuple(Measured(*reached(each, *rows)) for each in companions(metric, names))
 
     def by_class(self, metric: Metric, names: Sequence[str]) -> tuple[Measured, ...]:
-        found = reached_by_class(metric, self.predictions, self.labels, self.decided, names)
+        found = reached_by_class(metric, self.predictions, self.labels, self.decided, self.design, names)
         return tuple(Measured(*each) for each in found)
 
 

@@ -278,9 +278,9 @@ class _Trainer:
                 logits = predict(self.model, split.inputs, self.recipe.precision, on_batch=on_batch)
                 assert split.labels is not None
                 for each, own in zip(measured, logits if logits.ndim == 3 else [logits], strict=True):
-                    each[name] = accuracy(own, split.labels)
+                    each[name] = accuracy(own, split.labels, split.design.weights)
                     if name == "validation" and self.stage.metric is not None:
-                        each["score"] = score(self.stage.metric, own, split.labels)
+                        each["score"] = score(self.stage.metric, own, split.labels, split.design.weights)
         seconds, n = (time.perf_counter() - started) / len(self.members), len(self.stage.examples)
         # the rate of the last step, which may have been another process's
         rate = self.optimization.rate(self.state.epoch, self.state.step - 1, self.state.step, self.stage.epochs)

@@ -58,14 +58,14 @@ def predict(
     return result
 
 
-def accuracy(logits: NDArray[Any], labels: Tensor) -> float:
-    """Share of rows whose largest logit is that of their label."""
-    return float(np.mean(logits.argmax(axis=1) == labels.numpy()))
+def accuracy(logits: NDArray[Any], labels: Tensor, weights: NDArray[np.float64] | None = None) -> float:
+    """Share of rows whose largest logit is that of their label, weighted where rows (m,) have weights."""
+    return float(np.average(logits.argmax(axis=1) == labels.numpy(), weights=weights))
 
 
-def score(metric: Metric, logits: NDArray[Any], labels: Tensor) -> float:
+def score(metric: Metric, logits: NDArray[Any], labels: Tensor, weights: NDArray[np.float64] | None = None) -> float:
     """The metric of logits (m, K) at the best threshold, more being better: see `reachable`."""
-    value = reachable(metric, np.asarray(probabilities(logits, "logits"), np.float64), labels.numpy())
+    value = reachable(metric, np.asarray(probabilities(logits, "logits"), np.float64), labels.numpy(), weights)
     return value if metric.higher else -value
 
 

@@ -153,7 +153,7 @@ class Run:
         for name, split in prepared.passed_splits.items():
             logits = read_labels(self.folder / "labels", name)
             if logits is not None and split.labels is not None:
-                teacher[name] = accuracy(logits, split.labels)
+                teacher[name] = accuracy(logits, split.labels, split.design.weights)
         self.remember(accuracies={"teacher": teacher, "student": self._student_accuracies(prepared)})
 
     def _student_accuracies(self, prepared: Prepared) -> dict[str, float]:
@@ -167,14 +167,15 @@ class Run:
         for name in ("validation", "test"):
             split = prepared.splits.get(name)
             if split is not None and split.labels is not None:
-                measured[name] = accuracy(predict(model, split.inputs, self.recipe.precision), split.labels)
+                logits = predict(model, split.inputs, self.recipe.precision)
+                measured[name] = accuracy(logits, split.labels, split.design.weights)
         return measured
 
     def _out_of_fold_accuracy(self, gold: Split) -> float:
         """Of the students that were trained on all gold rows but those of one fold."""
         logits = read_labels(self.folder / "auxiliary" / FOLDED_STUDENT, "validation")
         assert logits is not None and gold.labels is not None
-        return accuracy(logits, gold.labels)
+        return accuracy(logits, gold.labels, gold.design.weights)
 
     def arm_with_auxiliary(self) -> str:
         """The name of the first arm whose method uses auxiliary models."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wdistill.core import checks
-from wdistill.core.errors import bad_value
+from wdistill.core.errors import bad_input, bad_value, wrong_shape
 from wdistill.core.threads import parallel
 from wdistill.weights.confidence import Confidence, Floats, entropy, margin
 from wdistill.weights.equations import (
+    LOSS_CEILING,
     LOSS_FLOOR,
     cross_entropy,
     debiasing_weight,
@@ -29,6 +31,7 @@ from wdistill.weights.rule import Weighed, rule
 
 Targets = Literal["soft", "hard"]
 Estimate = Literal["paper", "conditional", "ratio"]
+Losses = Callable[[Floats, Floats], Any]  # log-probabilities (m, K), distributions to match (m, K) → losses (m,)
 BLOCK = 1 << 15  # predictions whose losses are computed at once: few enough to stay in the cache
 ROWS = 1 << 15  # rows whose weights are computed at once
 
@@ -41,17 +44,21 @@ def debiased(
     targets: Targets = "soft",
     estimate: Estimate = "paper",
     neighbors: int | None = None,
+    losses: Losses | None = None,
 ) -> Debiased:
     """The paper's rule, Algorithm 2: error and distortion from the nearest validation rows, then the debiasing weight.
 
     `confidence` is margin, entropy, any function from probabilities (n, K) to (n,), or Scores. `targets`: whether the
     student will be trained on the teacher's distributions or on their argmax. `estimate`: how the neighbours are averaged:
     "paper" as Algorithm 2 does, error and distortion apart; "conditional" the distortion over the wrong ones only;
-    "ratio" mean loss on the truth over mean loss on the target. `neighbors=None` is k = ceil(√m / 2).
+    "ratio" mean loss on the truth over mean loss on the target. `neighbors=None` is k = ceil(√m / 2). `losses`: the loss
+    that the student will be trained with, where it is not the cross-entropy, such as one weighted by costs: a function from
+    its log-probabilities (m, K) and distributions to match (m, K), one-hot for labels, to a loss of every row (m,).
     """
     check_confidence(confidence)
     checks.one_of("targets", targets, ("soft", "hard"))
     checks.one_of("estimate", estimate, ("paper", "conditional", "ratio"))
+    _check_losses(losses)
     labels = evidence.validation_labels
     k = _check_neighbors(neighbors, len(labels))
     validation = Rows(*evidence.both_on_validation, **evidence.reading, prefix="validation_")
@@ -65,20 +72,20 @@ def debiased(
     wrong = teacher.argmax != labels
     # an estimate uses losses only where the teacher is wrong; the ratio, the loss on the truth everywhere
     needed = np.arange(len(labels)) if estimate == "ratio" else np.flatnonzero(wrong)
-    losses = np.ones((2, len(labels)))
-    step = max(1, BLOCK // evidence.validation_teacher.shape[1])
+    on_truth, on_target = np.ones((2, len(labels)))
 
     def compute_losses(part: slice) -> None:
         rows = needed[part]
         log_student = log_probabilities(evidence.both_on_validation[1][rows], evidence.kind, evidence.renormalize)
-        losses[0, rows] = truth_loss(labels[rows], log_student)
-        if targets == "hard":
-            losses[1, rows] = truth_loss(teacher.argmax[rows], log_student)
-        else:
-            distributions = probabilities(evidence.validation_teacher[rows], evidence.kind, evidence.renormalize)
-            losses[1, rows] = cross_entropy(distributions, log_student)
+        target: NDArray[Any] = teacher.argmax[rows]
+        if targets == "soft":
+            target = probabilities(evidence.validation_teacher[rows], evidence.kind, evidence.renormalize)
+        on_truth[rows] = _losses_on(labels[rows], log_student, losses)
+        on_target[rows] = _losses_on(target, log_student, losses)
 
-    parallel(compute_losses, len(needed), step)
+    # a function of the user's is called here, once for all rows
+    step = BLOCK // evidence.validation_teacher.shape[1] if losses is None else len(needed)
+    parallel(compute_losses, len(needed), max(1, step))
     fitted = Debiased(
         confidence=confidence,
         targets=targets,
@@ -87,8 +94,8 @@ def debiased(
         classes=evidence.validation_teacher.shape[1],
         points=np.stack([scored.confidence("teacher", confidence), scored.confidence("student", confidence)], axis=1),
         wrong=wrong,
-        truth_loss=losses[0],
-        target_loss=losses[1],
+        truth_loss=on_truth,
+        target_loss=on_target,
         margins=teacher.margin,
         certainty=teacher.certainty,
         rounding=_rounding(evidence, confidence),
@@ -214,6 +221,29 @@ def _rounding(evidence: Evidence, confidence: Confidence | Scores) -> float:
         return max(checks.rounding(checks.precision(checks.array(values, "scores"))) for values in scores)
     both = evidence.both_on_validation
     return max(checks.rounding(checks.precision(values), evidence.kind) for values in both)
+
+
+def _losses_on(matched: NDArray[Any], log_student: Floats, losses: Losses | None) -> Floats:
+    """Losses (m,) of log-probabilities (m, K) on labels (m,) or distributions (m, K)."""
+    if losses is None:
+        return truth_loss(matched, log_student) if matched.ndim == 1 else cross_entropy(matched, log_student)
+    classes = log_student.shape[1]
+    found = checks.array(losses(log_student, np.eye(classes)[matched] if matched.ndim == 1 else matched), "losses")
+    if found.shape != (len(matched),) or found.dtype.kind not in "fiu":
+        remedy = "return a loss for every row, without taking their mean"
+        shape = f"shape {found.shape}, dtype {found.dtype}"
+        raise wrong_shape("not one loss a row", "losses", shape, f"({len(matched)},) numbers", remedy)
+    bad = np.flatnonzero(~((found >= 0) & (found < np.inf)))
+    if len(bad):
+        rows, remedy = f"{len(bad)} others, such as {found[bad[0]]:g}", "add what makes it positive, such as a smallest cost"
+        raise bad_input("not losses", "losses", rows, "finite numbers of at least 0", remedy)
+    return np.asarray(np.minimum(found.astype(np.float64), LOSS_CEILING))
+
+
+def _check_losses(losses: Any) -> None:
+    if losses is not None and not callable(losses):
+        expected = "a function from log-probabilities (m, K) and distributions (m, K) to losses (m,)"
+        raise bad_value("not a loss", "losses", type(losses).__name__, expected, "pass the function itself, or leave it out")
 
 
 def _check_neighbors(k: int | None, m: int) -> int:
