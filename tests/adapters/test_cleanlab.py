@@ -57,7 +57,7 @@ def test_pred_probs_as_a_teacher_are_corrected_as_the_core_does(found: Answers) 
     ids = pq.read_table(found.targets)["id"].to_numpy().astype(int)
     names = [str(name) for name in np.unique(found.labels)]
     gold = {"id": found.gold, "label": found.labels[found.gold]}
-    corrected = wdistill.correct(teacher_from_pred_probs(ids, found.teacher[ids], names), gold, classes=names)
+    corrected = wdistill.correct(teacher_from_pred_probs(ids, found.teacher[ids]), gold, classes=names)
     ours, theirs = read_targets(corrected), read_targets(found.targets)
     assert np.array_equal(ours.select(theirs.ids).targets, theirs.targets)
 

@@ -1,12 +1,11 @@
 """For users of cleanlab: its `pred_probs` as a teacher, and what gold rows say of labels as label quality scores by id.
 
-The targets of a table are `pred_probs` that gold rows have corrected: cleanlab's own functions and its Datalab take them as
-they are, `find_issues(pred_probs=table.targets)`. As in cleanlab, a score of 1 is a good label and 0 a bad one.
+The targets of a table are `pred_probs` that gold rows have corrected, and cleanlab's own functions take them as they are:
+find_label_issues(labels, table.targets). As in cleanlab, a score of 1 is a good label and 0 a bad one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,13 +22,13 @@ from wdistill.tables.formats.table import open_tables
 QUALITY = "label_quality"  # the column, as CleanLearning names it
 
 
-def teacher_from_pred_probs(ids: Any, pred_probs: Any, classes: Sequence[str] | None = None) -> pa.Table:
+def teacher_from_pred_probs(ids: Any, pred_probs: Any) -> pa.Table:
     """Predictions (n, K), as cleanlab takes them, in the form that `wdistill.correct` and `weigh` read: id and teacher.
 
-    They must be out of sample, as cleanlab says too: of a model that was not trained on the row, nor on gold. Pass the names
-    of the classes to `correct` as well.
+    They must be out of sample, as cleanlab says too: of a model that was trained neither on the row nor on gold. Tell
+    `correct` the names of the classes.
     """
-    table = TargetTable(np.asarray(ids), pred_probs, np.ones(len(pred_probs)), None if classes is None else tuple(classes))
+    table = TargetTable(np.asarray(ids), pred_probs, np.ones(len(pred_probs)))
     return pa.table({"id": table.ids, "teacher": list(table.targets)})
 
 
