@@ -1,0 +1,101 @@
+"""What is asked of the students of both libraries of trees."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tests.adapters.answers import Answers
+from wdistill.adapters.table import read_targets
+from wdistill.adapters.tree_student import TreeStudent, target_rows
+
+Array = NDArray[Any]
+Student = Callable[[], TreeStudent]
+
+
+def rows(classes: int, seed: int = 0, n: int = 200) -> tuple[Array, Array, Array]:
+    """Inputs with few values, whose bins are the same however often a row is repeated; targets; weights, some of them 0."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.integers(0, 6, (n, 4)).astype(np.float64)
+    targets = rng.dirichlet(np.ones(classes), n) * 0.4 + 0.6 * np.eye(classes)[inputs[:, 0].astype(int) % classes]
+    return inputs, targets, rng.integers(0, 4, n).astype(np.float64)
+
+
+def expanded(inputs: Array, targets: Array, weight: Array) -> tuple[Array, Array, Array]:
+    """Rows × classes, with weight w · t: what the libraries' own objectives can be given."""
+    n, classes = targets.shape
+    mass = (weight[:, None] * targets).ravel()
+    kept = mass > 0
+    return np.repeat(inputs, classes, axis=0)[kept], np.tile(np.arange(classes), n)[kept], mass[kept]
+
+
+def as_matrix(predictions: Array) -> Array:
+    return predictions if predictions.ndim == 2 else np.stack([1 - predictions, predictions], axis=1)
+
+
+def assert_weight_0_leaves_out(student: Student, classes: int) -> None:
+    inputs, targets, weight = rows(classes)
+    kept = weight > 0
+    whole = student().fit(inputs, targets, weight)
+    part = student().fit(inputs[kept], targets[kept], weight[kept])
+    assert 0 < kept.sum() < len(kept)
+    assert np.array_equal(whole.predict_proba(inputs), part.predict_proba(inputs))
+
+
+def assert_integer_weights_repeat(student: Student, classes: int) -> None:
+    inputs, targets, weight = rows(classes)
+    times = weight.astype(int)
+    weighted = student().fit(inputs, targets, weight)
+    repeated = student().fit(np.repeat(inputs, times, axis=0), np.repeat(targets, times, axis=0))
+    np.testing.assert_allclose(weighted.predict_proba(inputs), repeated.predict_proba(inputs), atol=1e-5)
+    plain = student().fit(inputs, targets)
+    assert np.abs(plain.predict_proba(inputs) - weighted.predict_proba(inputs)).max() > 0.01
+
+
+def assert_starts_from_the_mean(stump: Student, classes: int) -> None:
+    """Trees without a split predict the weighted mean of the targets."""
+    inputs, targets, weight = rows(classes)
+    mean = np.average(targets, axis=0, weights=weight)
+    np.testing.assert_allclose(stump().fit(inputs, targets, weight).predict_proba(inputs), [mean] * len(inputs), atol=1e-6)
+
+
+def assert_alone_in_a_fresh_process(fitted: TreeStudent, inputs: Array, folder: Path, code: str) -> None:
+    """The saved booster predicts the wrapper's probabilities where nothing of wdistill is imported."""
+    np.save(folder / "inputs.npy", inputs)
+    lines = ["import sys, numpy as np", "X = np.load('inputs.npy')", code, "np.save('said.npy', said)"]
+    script = "\n".join([*lines, "print('wdistill' in sys.modules)"])
+    done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == "False"
+    np.testing.assert_allclose(np.load(folder / "said.npy"), fitted.predict_proba(inputs), atol=1e-6)
+
+
+def assert_takes_what_the_file_says(found: Answers) -> None:
+    """Targets and weights, in the order of the ids that were asked for, bit for bit."""
+    file = pq.read_table(found.targets)
+    targets = np.stack(file["targets"].to_numpy()).astype(np.float64)
+    ids = file["id"].to_numpy().astype(int)
+    order = np.random.default_rng(1).permutation(len(ids))
+    given = target_rows(found.inputs[ids[order]], read_targets(found.targets).select(ids[order]))
+    assert np.array_equal(given.targets, targets[order])
+    assert np.array_equal(given.weight, file["weight"].to_numpy().astype(np.float64)[order])
+    assert np.array_equal(given.inputs, found.inputs[ids[order]])
+
+
+def assert_learns(student: Student, found: Answers) -> None:
+    """From the file to a student that knows more than gold labels alone teach, and names classes as the file does."""
+    table = read_targets(found.targets)
+    taught = student().fit(found.inputs[table.ids.astype(int)], table)
+    names, numbers = np.unique(found.labels[found.gold], return_inverse=True)
+    alone = student().fit(found.inputs[found.gold], np.eye(len(names))[numbers])
+    truth = found.labels[found.test]
+    right = (taught.predict(found.inputs[found.test]) == truth).mean()
+    right_alone = (names[alone.predict(found.inputs[found.test])] == truth).mean()
+    assert right > right_alone + 0.02, (right, right_alone)
+    assert taught.score(found.inputs[found.test], truth) == right
