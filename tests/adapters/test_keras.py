@@ -161,11 +161,29 @@ def test_regularization_does_not_matter_and_names_of_losses_do_as_well() -> None
 
 
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "float64"])
-def test_other_precisions_are_taken(dtype: str) -> None:
+@pytest.mark.parametrize("activation", [None, "softmax"])
+def test_other_precisions_are_taken(dtype: str, activation: str | None) -> None:
     x, table = made()
-    model = keras.Sequential([keras.Input((WIDTH,)), keras.layers.Dense(K, dtype=dtype)])
-    model.compile("sgd", Loss(from_logits=True))
+    model = keras.Sequential([keras.Input((WIDTH,)), keras.layers.Dense(K, activation, dtype=dtype)])
+    model.compile("sgd", Loss(from_logits=activation is None))
     fit_arguments(model, x, table.ids, table)
+
+
+def test_inputs_by_name_are_taken() -> None:
+    x, table = made()
+    left, right = keras.Input((2,), name="left"), keras.Input((3,), name="right")
+    both = keras.layers.Dense(K)(keras.layers.Concatenate()([left, right]))
+    model = keras.Model({"left": left, "right": right}, both)
+    model.compile("sgd", Loss(from_logits=True))
+    batches = WeightedBatches(model, {"left": x[:, :2], "right": x[:, 2:]}, table.ids, table, batch_size=40)
+    assert [len(batch[0]["right"]) for batch in batches] == [40, 20]
+    model.fit(batches, verbose=0)
+
+
+def test_smoothed_targets_are_other_targets() -> None:
+    x, table = made()
+    with pytest.raises(ConfigError, match="another loss"):
+        fit_arguments(network(Loss(from_logits=True, label_smoothing=0.1)), x, table.ids, table)
 
 
 def test_what_does_not_fit_is_said() -> None:
