@@ -57,6 +57,10 @@ def predictions(student: nn.Module, inputs: Tensor) -> Tensor:
         return copy.deepcopy(student).train(False)(inputs)
 
 
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 @pytest.fixture(scope="module")
 def cnn(tmp_path_factory: pytest.TempPathFactory) -> tuple[CNN, Path, dict[str, Any]]:
     """An exported student; tests that change the folder copy it first."""
@@ -91,8 +95,10 @@ def test_a_reference_network_comes_back_bit_by_bit(cnn: tuple[CNN, Path, dict[st
         "classes": 3,
         "program": "student.pt2",
         "program_missing": None,
+        "onnx": None,
+        "card": "README.md",
     }
-    assert sorted(path.name for path in folder.iterdir()) == ["student.json", "student.pt2", "student.safetensors"]
+    assert names_in(folder) == ["README.md", "student.json", "student.pt2", "student.safetensors"]
 
 
 @pytest.mark.slow
@@ -138,7 +144,7 @@ def test_a_student_that_cannot_be_exported_is_stored_all_the_same(tmp_path: Path
     with pytest.warns(WdistillWarning, match="student.pt2 is left out"):
         description = export_student(student, inputs[:1], tmp_path, None)
     assert description["program"] is None and "data-dependent" in description["program_missing"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["student.json", "student.safetensors"]
+    assert names_in(tmp_path) == ["README.md", "student.json", "student.safetensors"]
     assert torch.equal(predictions(load_student(tmp_path, Branching()), inputs), predictions(student, inputs))
     assert capfd.readouterr() == ("", "")
 
@@ -204,7 +210,7 @@ def test_a_flipped_bit_in_the_description_is_found(damaged: Path) -> None:
             assert json.loads(path.read_bytes()) == json.loads(content)  # white space
 
 
-@pytest.mark.parametrize("name", ["student.safetensors", "student.pt2", "student.json"])
+@pytest.mark.parametrize("name", ["student.safetensors", "student.pt2", "student.onnx", "student.json", "README.md"])
 def test_files_of_others_are_not_replaced_by_a_student(damaged: Path, name: str) -> None:
     (damaged / name).write_bytes(b"mine")
     before = {path.name: path.read_bytes() for path in damaged.iterdir()}
@@ -226,9 +232,6 @@ def test_an_export_over_another_that_stops_anywhere_is_made_good(
         if count == fail_at:
             raise KeyboardInterrupt
 
-    def files(folder: Path) -> set[str]:
-        return {path.name for path in folder.iterdir()}
-
     monkeypatch.setattr(store, "before", before)
     student, failed = nn.Linear(4, 3), True
     while failed:
@@ -242,7 +245,7 @@ def test_an_export_over_another_that_stops_anywhere_is_made_good(
             export_student(student, torch.rand(1, 4), folder, None)
         else:
             failed = False
-        assert files(folder) == {"student.json", "student.pt2", "student.safetensors"}
+        assert names_in(folder) == ["README.md", "student.json", "student.pt2", "student.safetensors"]
         assert torch.equal(load_student(folder, nn.Linear(4, 3)).weight, student.weight)  # type: ignore[arg-type]
     assert fail_at > 15
 

@@ -144,10 +144,10 @@ ARTEFACTS = (
     ),
     Artefact(r"(data|imagenet/prepared-9)/owner\.txt", "datasets/prepared.py", "its text", "data", "nobody"),
     Artefact(
-        r"student/student\.(safetensors|pt2)",
+        r"student/(student\.(safetensors|pt2|onnx)|README\.md)",
         "training/export.py",
         "SHA-256 in student.json",
-        "load_student",
+        "load_student, users",
         "the next export, if a record lists it",
     ),
     Artefact(r"student/\.?student\.json", "training/export.py", "its own digest", "load_student", "the next export"),

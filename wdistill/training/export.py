@@ -3,21 +3,17 @@
 student.safetensors   the state dict
 student.json          network and arguments, shape and type of its inputs, digests of all files; written last
 student.pt2           the torch.export program, for any number of rows, if the student can be exported
+student.onnx          the same as ONNX, where it was asked for
+README.md             the model card
 .student.json         while they are written: the digests of all of them. No file is replaced that neither record lists.
 """
 
 from __future__ import annotations
 
 import copy
-import io
 import json
-import logging
 import os
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr
-from functools import wraps
-from operator import itemgetter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,62 +23,83 @@ from safetensors import SafetensorError
 from safetensors.torch import load as tensors_of
 from safetensors.torch import save as bytes_of
 from torch import Tensor, nn
-from torch.export import save as write_program
 
 from wdistill.core import store
 from wdistill.core.checks import warn
-from wdistill.core.errors import bad_value, unreadable, wrong_shape, wrong_type
+from wdistill.core.errors import bad_value, unreadable, wrong_type
 from wdistill.core.paths import as_path
 from wdistill.core.sealed import digest_of
 from wdistill.methods.decision import Decision
-from wdistill.runs.arms import first_of, folder_of
+from wdistill.report.card import CARD, Provenance, arm_of, model_card, provenance_of
+from wdistill.report.exported import facts_of
+from wdistill.runs.arms import folder_of
 from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.runs.folder import read_run
 from wdistill.text.integers import LENGTH
 from wdistill.training import tensors
-from wdistill.training.batch import Batch, by_name, from_names, logits_of, rows_in
+from wdistill.training.batch import Batch
 from wdistill.training.models.networks import NETWORKS, build
+from wdistill.training.onnx_program import need_onnx, onnx_program
+from wdistill.training.program import for_each, logits_from, torch_program, two_rows
 
 FORMAT = 2  # the description has a digest of its own
-PARAMETERS, PROGRAM, DESCRIPTION = "student.safetensors", "student.pt2", "student.json"
+PARAMETERS, PROGRAM, ONNX, DESCRIPTION = "student.safetensors", "student.pt2", "student.onnx", "student.json"
+FILES = (PARAMETERS, PROGRAM, ONNX, CARD, DESCRIPTION)
 UNFINISHED = ".student.json"  # {name: digests}
 
 
 def export_student(
-    student: nn.Module, example: Batch, folder: str | Path, source: str | None, made_of: Mapping[str, Any] | None = None
+    student: nn.Module,
+    example: Batch,
+    folder: str | Path,
+    source: str | None,
+    made_of: Mapping[str, Any] | None = None,
+    *,
+    onnx: bool = False,
+    provenance: Provenance | None = None,
 ) -> dict[str, Any]:
     """Write the student's files, check that they predict as it does, and return its description.
 
     example (1, …) is one input, or a mapping of names to them; `source` is the import path of the user's function that
     builds the student, if there is one; `made_of` is kept in the description, such as names of classes and of the columns
-    that its inputs are made of. The student's device and mode do not change.
+    that its inputs are made of. `onnx`: an ONNX program too, or an error that leaves the folder as it is. `provenance` is
+    what the model card tells of the run: `wdistill.report.card.read_provenance(run, arm)`. The student's device and mode do
+    not change.
     """
     folder = as_path(folder, "folder")
-    live, rows = _copy(student), _two_rows(example)
-    logits = _logits(live, rows)
+    if onnx:
+        need_onnx()
+    live, rows = _copy(student), two_rows(example)
+    logits = logits_from(live, rows)
     parameters = _parameters(live)
     earlier = _earlier(folder)
-    program, missing = _program(live, rows, logits)
+    program = torch_program(live, rows, logits)
+    content = None if isinstance(program, str) else program.content
+    onnx_content = onnx_program(program, live, rows) if onnx else None
     reference = {network: name for name, network in NETWORKS.items()}.get(type(student))
     description = {
         "format": FORMAT,
         "network": reference or source,
         "arguments": dict(getattr(student, "arguments", {})) if reference else {},
-        "input_shape": _for_each(lambda values: list(values.shape[1:]), rows),
-        "input_dtype": _for_each(lambda values: str(values.dtype).removeprefix("torch."), rows),
+        "input_shape": for_each(lambda values: list(values.shape[1:]), rows),
+        "input_dtype": for_each(lambda values: str(values.dtype).removeprefix("torch."), rows),
         "classes": logits.shape[1],
         **(made_of or {}),
-        "program": PROGRAM if program is not None else None,
-        "program_missing": missing,
-        "sha256": {PARAMETERS: store.digest(parameters)} | ({PROGRAM: store.digest(program)} if program else {}),
+        "program": None if content is None else PROGRAM,
+        "program_missing": program if isinstance(program, str) else None,
+        "onnx": None if onnx_content is None else ONNX,
+        "card": CARD,
     }
+    card = model_card(facts_of(description, sum(each.numel() for each in live.parameters())), provenance).encode()
+    contents = {PARAMETERS: parameters, PROGRAM: content, ONNX: onnx_content, CARD: card}
+    description["sha256"] = {name: store.digest(each) for name, each in contents.items() if each is not None}
     description["digest"] = digest_of(description)
-    content = json.dumps(description, indent=1, ensure_ascii=False).encode() + b"\n"
-    if program is None:
-        warn(f"{folder / PROGRAM} is left out: {missing}; {PARAMETERS} and {DESCRIPTION} are complete")
-    _write(folder, {PARAMETERS: parameters, PROGRAM: program, DESCRIPTION: content}, earlier)
+    if content is None:
+        warn(f"{folder / PROGRAM} is left out: {program}; {PARAMETERS} and {DESCRIPTION} are complete")
+    record = json.dumps(description, indent=1, ensure_ascii=False).encode() + b"\n"
+    _write(folder, {**contents, DESCRIPTION: record}, earlier)
     loaded = load_student(folder, None if reference else _with_zeros(live))
-    if not torch.allclose(_logits(loaded, rows), logits, rtol=0, atol=0, equal_nan=True):
+    if not torch.allclose(logits_from(loaded, rows), logits, rtol=0, atol=0, equal_nan=True):
         what, found = "the stored student does not predict as the trained one", "other predictions on the same rows"
         remedy = "a student must predict without randomness, and keep its state in parameters and buffers"
         raise bad_value(what, str(folder), found, "the same bits", remedy)
@@ -107,7 +124,7 @@ def _write(folder: Path, files: Mapping[str, bytes | None], earlier: Mapping[str
 
 def _earlier(folder: Path) -> dict[str, str]:
     """The digests of the files of an earlier export, whole or begun; raises where a file of their names is not one."""
-    there = [folder / name for name in (PARAMETERS, PROGRAM, DESCRIPTION) if os.path.lexists(folder / name)]
+    there = [folder / name for name in FILES if os.path.lexists(folder / name)]
     try:
         found = {path.name: store.digest_file(path) for path in there if not path.is_symlink()}
     except OSError as error:
@@ -126,8 +143,7 @@ def _earlier(folder: Path) -> dict[str, str]:
 def _is_begun(path: Path) -> bool:
     """Whether it is the record of an export that was interrupted."""
     record = {} if path.is_symlink() else _json_of(path)
-    names = {PARAMETERS, PROGRAM, DESCRIPTION}
-    return {*record} == names and all(
+    return {PARAMETERS, DESCRIPTION} <= {*record} <= {*FILES} and all(
         isinstance(digests, list) and all(isinstance(digest, str) and len(digest) == 64 for digest in digests)
         for digests in record.values()
     )
@@ -153,13 +169,12 @@ def _json_of(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def export_run(run: Path, folder: Path, arm: str | None = None, *, trust_code: bool = False) -> dict[str, Any]:
+def export_run(
+    run: Path, folder: Path, arm: str | None = None, *, trust_code: bool = False, onnx: bool = False
+) -> dict[str, Any]:
     """Export the student of one arm of a finished run; returns its description with the arm and the files."""
     outcome, state = read_run(run), CheckpointStore(run).state
-    arm = arm or first_of({name: training.rule for name, training in outcome.arms.items()})
-    if outcome.state != "finished" or arm not in outcome.arms:
-        found, expected = f"{arm}, of a run that is {outcome.state}", f"an arm of a finished run: {', '.join(outcome.arms)}"
-        raise bad_value("no such student", str(run), found, expected, "name one of them, or let the run finish first")
+    arm = arm_of(outcome, arm)
     network, arguments = state["identity"]["student"]["network"], state["identity"]["student"]["arguments"]
     if network is None:
         found = f"a {state['identity']['student']['type']} that was passed as a module"
@@ -185,8 +200,10 @@ def export_run(run: Path, folder: Path, arm: str | None = None, *, trust_code: b
     made_of = {name: state[name] for name in ("class_names", "columns") if name in state}
     if (judged := outcome.judgement.students.get(arm)) is not None:
         made_of["decision"] = {"metric": judged.metric, "offsets": judged.offsets, "costs": judged.costs}
-    description = export_student(student, example, folder, None if arguments else network, made_of)
-    return {**description, "arm": arm, "files": [PARAMETERS, DESCRIPTION, *([PROGRAM] if description["program"] else [])]}
+    provenance = provenance_of(outcome, state["identity"], arm)
+    source = None if arguments else network
+    description = export_student(student, example, folder, source, made_of, onnx=onnx, provenance=provenance)
+    return {**description, "arm": arm, "files": [DESCRIPTION, *description["sha256"]]}
 
 
 def load_student(folder: str | Path, module: nn.Module | None = None, *, trust_code: bool = False) -> nn.Module:
@@ -238,46 +255,6 @@ def _with_zeros(student: nn.Module) -> nn.Module:
     return copied
 
 
-class _LogitsAlone(nn.Module):
-    """A student that returns only its logits; it takes what the student takes, under the same names."""
-
-    def __init__(self, student: nn.Module) -> None:
-        super().__init__()
-        self.student = student
-
-        @wraps(student.forward)  # torch.export looks at the signature
-        def forward(*inputs: Tensor, **named: Tensor) -> Any:
-            return logits_of(student(*inputs, **named))
-
-        self.forward = forward
-
-
-def _output(student: nn.Module, rows: Batch) -> Any:
-    with torch.no_grad():
-        return student(rows) if isinstance(rows, Tensor) else student(**rows)
-
-
-def _two_rows(example: Batch) -> Batch:
-    """An example twice: torch.export would treat a single row as a fixed size."""
-    rows: Batch = _for_each(lambda values: torch.cat([values[:1].detach().cpu().contiguous()] * 2), example)
-    return rows
-
-
-def _for_each(function: Callable[[Tensor], Any], rows: Batch) -> Any:
-    """A function of the inputs, or of those of each name."""
-    return from_names({name: function(values) for name, values in by_name(rows).items()})
-
-
-def _logits(student: nn.Module, rows: Batch) -> Tensor:
-    """(b, …) → (b, K)."""
-    logits = logits_of(_output(student, rows))
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != rows_in(rows):
-        found = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
-        expected, remedy = f"a tensor ({rows_in(rows)}, classes)", "wrap it in a module that returns only the logits"
-        raise wrong_shape("the student does not return logits", "student", found, expected, remedy)
-    return logits
-
-
 def _parameters(student: nn.Module) -> bytes:
     """The state dict as safetensors; tensors that share memory are stored separately."""
     state = student.state_dict()
@@ -286,43 +263,6 @@ def _parameters(student: nn.Module) -> bytes:
         what, expected = "state that is not a tensor cannot be exported", "a state dict of tensors"
         raise bad_value(what, "student", tensors.listed(others), expected, "register it as a buffer")
     return bytes_of({name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in state.items()})
-
-
-def _program(student: nn.Module, rows: Batch, logits: Tensor) -> tuple[bytes | None, str | None]:
-    """The exported program, checked, or else the reason why there is none: an export without it is still complete."""
-    module = student if isinstance(_output(student, rows), Tensor) else _LogitsAlone(student)
-    any_number = {0: torch.export.Dim("batch", min=1)}
-    try:
-        with _quiet():
-            if isinstance(rows, Tensor):
-                exported = torch.export.export(module, (rows,), dynamic_shapes=(any_number,))
-            else:
-                exported = torch.export.export(module, (), rows, dynamic_shapes=dict.fromkeys(rows, any_number))
-            buffer = io.BytesIO()
-            write_program(exported, buffer)
-            loaded = torch.export.load(io.BytesIO(buffer.getvalue())).module()
-        for count in (1, 2):
-            predicted = _logits(loaded, _for_each(itemgetter(slice(count)), rows))
-            if not torch.allclose(predicted, logits[:count], rtol=1e-5, atol=1e-6, equal_nan=True):
-                worst = float((predicted - logits[:count]).abs().max())
-                return None, f"the exported program predicts otherwise, by up to {worst:.2g}"
-    except Exception as error:
-        lines = str(error).strip().splitlines() or [""]
-        return None, f"the student cannot be exported ({type(error).__name__}: {lines[0]})"
-    return buffer.getvalue(), None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence torch.export, which writes warnings, logs and whole graphs: what matters is in the error it raises."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
 
 
 def _read_description(folder: Path) -> dict[str, Any]:
