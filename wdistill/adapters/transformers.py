@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback
 
+from wdistill.adapters.refresh import Refresh
 from wdistill.adapters.table import TARGETS, WEIGHT, TargetTable
 from wdistill.adapters.torch import WithTargets, apart
 from wdistill.core.errors import bad_value, wrong_shape
@@ -77,9 +78,9 @@ class WeightedTrainer(Trainer):
 
 
 class RefreshWeights(TrainerCallback):
-    """After every so many epochs: `refresh(model)`, such as `wdistill.adapters.refresh.Refresh`; and when resumed."""
+    """Weights that are estimated again from the student, after every so many epochs, and when training is resumed."""
 
-    def __init__(self, refresh: Callable[[nn.Module], None], every: int = 1) -> None:
+    def __init__(self, refresh: Refresh, every: int = 1) -> None:
         if every < 1:
             raise bad_value("no schedule", "every", every, "a number of epochs, 1 or more", "leave it out for 1")
         self.refresh, self.every = refresh, every
