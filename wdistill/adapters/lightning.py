@@ -73,7 +73,7 @@ def _rows_of_step(trainer: Any, rows: int, batch_idx: int) -> int:
         found, expected = f"a {type(trainer.train_dataloader).__name__} without them", "batches of one size"
         remedy = "pass one DataLoader with a batch_size, or accumulate_grad_batches=1"
         raise bad_value("batches that cannot be counted ahead", "train_dataloader", found, expected, remedy)
-    size, total = int(sampler.batch_size), int(len(sampler.sampler))  # type: ignore[arg-type]
+    size, total = int(sampler.batch_size), len(sampler.sampler)  # type: ignore[arg-type]
     first = batch_idx - batch_idx % batches
     last = min(first + batches, int(trainer.num_training_batches))
     if rows != min(size, total - batch_idx * size):
