@@ -23,7 +23,13 @@ import torch
 import transformers
 from paired import paired
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast, TrainingArguments
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    PreTrainedTokenizerFast,
+    PrinterCallback,
+    TrainingArguments,
+)
 
 import wdistill
 from wdistill.adapters.table import read_targets
@@ -97,6 +103,7 @@ def train(targets: Any, ids: np.ndarray, given: Texts, seed: int) -> WeightedTra
         data = to_dataset(read_targets(targets), encoded, ids)
         trainer = WeightedTrainer(model, args, train_dataset=data, processing_class=tokenizer)
         # ---
+        trainer.remove_callback(PrinterCallback)
         trainer.train()
     return trainer
 

@@ -38,9 +38,8 @@ from wdistill.adapters.torch import WithTargets  # noqa: E402
 from wdistill.core.errors import ConfigError, InputError  # noqa: E402
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    pytest.mark.filterwarnings("ignore:.*`LeafSpec`:FutureWarning"),
-    pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec.*"),
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),  # of torch, in Lightning
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),  # on machines with more cores
 ]
 torch.set_num_threads(1)
 

@@ -88,6 +88,10 @@ def test_without_the_adapter_the_loss_would_not_see_the_weights() -> None:
     settings = {"lr": RATE, "max_epochs": 1, "batch_size": ROWS, "verbose": 0, "train_split": None}
     naive = skorch.NeuralNet(network(), criterion=nn.CrossEntropyLoss, **settings).fit(inputs(), targets)
     assert abs(naive.history[-1, "train_loss"] - step()[0]) > 0.1
+    classes = (
+        skorch.NeuralNetClassifier(network(), criterion=nn.CrossEntropyLoss, **settings).fit(inputs(), targets).classes_
+    )
+    assert len(classes) == ROWS * CLASSES, "every probability is taken for a class"
 
 
 def test_rows_that_are_held_out_are_judged_by_their_labels() -> None:
