@@ -1,0 +1,180 @@
+"""Lightning: one step's loss is the weighted mean over its rows, in batches and processes of any size; weights follow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
+
+lightning = pytest.importorskip("lightning.pytorch")
+
+from tests.adapters.digits import K, digits, targets_file  # noqa: E402
+from tests.adapters.lightning_steps import (  # noqa: E402
+    CLASSES,
+    RATE,
+    ROWS,
+    Naive,
+    Plain,
+    Student,
+    after,
+    data_of,
+    inputs,
+    table_of,
+    trainer,
+)
+from wdistill import debiased  # noqa: E402
+from wdistill.adapters.lightning import RefreshWeights, WeightedStep  # noqa: E402
+from wdistill.adapters.refresh import Gold, Pool, Refresh, predict, weights_of  # noqa: E402
+from wdistill.adapters.table import read_targets  # noqa: E402
+from wdistill.adapters.torch import WithTargets  # noqa: E402
+from wdistill.core.errors import ConfigError, InputError  # noqa: E402
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),  # of torch, in Lightning
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),  # on machines with more cores
+]
+torch.set_num_threads(1)
+
+
+def plain_step(steps: list[slice]) -> NDArray[np.float32]:
+    """Plain gradient descent: each step on the mean over its rows of weight × soft cross-entropy."""
+    module, table = Plain(), table_of()
+    optimizer = torch.optim.SGD(module.parameters(), RATE)
+    for rows in steps:
+        optimizer.zero_grad()
+        log = torch.log_softmax(module(inputs()[rows]).double(), 1)
+        targets, weight = torch.tensor(table.targets[rows]), torch.tensor(table.weight[rows])
+        (-(targets * log).sum(1) * weight).mean().backward()
+        optimizer.step()
+    return np.concatenate([value.detach().numpy().ravel() for value in module.parameters()])
+
+
+EVERY = [slice(0, ROWS)]
+
+
+@pytest.mark.parametrize(
+    ("batch", "accumulation", "steps"),
+    [
+        (16, 1, EVERY),
+        (4, 4, EVERY),
+        (5, 4, EVERY),  # 5, 5, 5 and 1 row
+        (3, 4, [slice(0, 12), slice(12, 16)]),  # four batches, then two: of 3 and 1 row
+        (6, 1, [slice(0, 6), slice(6, 12), slice(12, 16)]),
+    ],
+)
+def test_a_step_is_that_of_a_plain_loop(batch: int, accumulation: int, steps: list[slice]) -> None:
+    found = after(Student(), DataLoader(data_of(), batch), accumulate_grad_batches=accumulation)
+    np.testing.assert_allclose(found, plain_step(steps), atol=1e-6)
+
+
+def test_the_mean_of_each_batch_would_be_another_step_where_the_last_is_short() -> None:
+    naive = after(Naive(), DataLoader(data_of(), 3), accumulate_grad_batches=4)
+    assert np.abs(naive - plain_step([slice(0, 12), slice(12, 16)])).max() > 1e-2
+
+
+def test_two_processes_take_the_step_of_one_with_batches_of_any_size(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    run = [*command, "-m", "tests.adapters.lightning_steps", str(tmp_path)]
+    done = subprocess.run(run, cwd=Path(__file__).parents[2], capture_output=True, encoding="utf-8", timeout=120)
+    assert done.returncode == 0, done.stderr
+    found = {name: np.load(tmp_path / f"{name}.npy") for name in ("equal", "uneven", "naive")}
+    np.testing.assert_allclose(found["equal"], plain_step(EVERY), atol=1e-6)
+    np.testing.assert_allclose(found["uneven"], plain_step(EVERY), atol=1e-6)
+    assert np.abs(found["naive"] - plain_step(EVERY)).max() > 1e-3
+
+
+def test_batches_that_cannot_be_counted_ahead_are_refused_where_they_accumulate() -> None:
+    class Growing(BatchSampler):
+        def __iter__(self) -> Any:
+            return iter([[0], [1, 2, 3]])
+
+    odd = DataLoader(data_of(), batch_sampler=Growing(SequentialSampler(range(16)), 4, False))
+    with pytest.raises(ConfigError, match="batches of different sizes are accumulated"):
+        after(Student(), odd, accumulate_grad_batches=2)
+    with pytest.raises(ConfigError, match="batches that cannot be counted ahead"):
+        after(Student(), Loaders(), accumulate_grad_batches=2)
+
+
+class Loaders:
+    """Batches of a user's own."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __iter__(self) -> Any:
+        return iter(DataLoader(data_of(), 4))
+
+
+def test_a_loader_without_targets_is_refused() -> None:
+    with pytest.raises(InputError, match="a batch without targets and weights"):
+        after(Student(), DataLoader([(x, 1) for x in inputs()], 4))
+
+
+# weights that follow the student ---------------------------------------------------------------------------------------
+
+
+def gold_and_pool() -> tuple[Gold, Pool]:
+    random = np.random.default_rng(5)
+    gold = Gold(torch.randn(40, 5), random.integers(0, CLASSES, 40), random.dirichlet(np.ones(CLASSES), 40))
+    return gold, Pool(inputs(), table_of().targets)
+
+
+def test_weights_are_those_of_the_core_after_every_second_epoch_and_in_checkpoints(tmp_path: Path) -> None:
+    refresh, seen = Refresh(data_of(), debiased, *gold_and_pool()), []
+
+    class Look(lightning.Callback):
+        def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+            new = weights_of(debiased, pl_module, refresh.gold, refresh.pool).astype(np.float32)
+            seen.append((refresh.data.weight.numpy().copy(), new))
+
+    module, callbacks = Student(), [RefreshWeights(refresh, every=2), Look()]
+    runner = trainer(max_epochs=3, callbacks=callbacks)
+    runner.fit(module, DataLoader(refresh.data, 4))
+    first = table_of().weight.astype(np.float32)
+    assert np.array_equal(seen[0][0], first) and np.array_equal(seen[1][0], first)
+    assert np.array_equal(*seen[2]) and not np.array_equal(seen[2][0], first)
+    assert module.training
+
+    runner.save_checkpoint(tmp_path / "last.ckpt")
+    again = Refresh(data_of(), debiased, *gold_and_pool())
+    later = trainer(max_epochs=3, callbacks=[RefreshWeights(again, every=2)])
+    later.fit(Student(), DataLoader(again.data, 4), ckpt_path=tmp_path / "last.ckpt", weights_only=True)
+    assert torch.equal(again.data.weight, refresh.data.weight)
+    with pytest.raises(ConfigError, match="no schedule"):
+        RefreshWeights(refresh, every=0)
+
+
+class Digit(WeightedStep, lightning.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        layers = [nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(128, K)]
+        self.net = nn.Sequential(*layers)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.net(x)
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.Adam(self.parameters(), 0.01)
+
+
+@pytest.mark.slow
+def test_a_student_trains_from_a_file_with_weights_that_follow_it(tmp_path: Path) -> None:
+    data, module = digits(), Digit()
+    rows = np.concatenate([data.gold, data.pool])
+    joined = WithTargets(data.images[rows], read_targets(targets_file(tmp_path)), data.ids[rows])
+    gold = Gold(data.images[data.gold], data.labels[data.gold], data.teacher[data.gold])
+    refresh = Refresh(joined, debiased, gold, Pool(data.images[data.pool], data.teacher[data.pool]), data.ids[data.pool])
+    runner = trainer(max_epochs=8, callbacks=[RefreshWeights(refresh)], accumulate_grad_batches=2)
+    runner.fit(module, DataLoader(joined, 16, shuffle=True))
+    right = np.mean(predict(module, data.images[data.test]).argmax(1) == data.labels[data.test])
+    assert right > 0.8, f"{right:.1%}"
+    assert (joined.weight < 1).any()

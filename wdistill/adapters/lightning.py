@@ -1,0 +1,83 @@
+"""For whoever trains with Lightning: the weighted loss of a LightningModule, and weights that follow the student."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback
+from torch import Tensor
+from torch.utils.data import BatchSampler
+
+from wdistill.adapters.refresh import Refresh
+from wdistill.adapters.torch import apart
+from wdistill.core.errors import bad_value
+from wdistill.training.batch import logits_of
+from wdistill.training.losses import weighted_loss
+
+
+class WeightedStep:
+    """The training step of a LightningModule: `class Student(WeightedStep, LightningModule)`, trained on a DataLoader of
+    a `WithTargets`, with the mean over rows of weight × soft cross-entropy. `forward` returns logits.
+
+    The loss of one optimizer step is the mean over all its rows, however they lie in batches and processes.
+    """
+
+    trainer: Any
+    log: Any
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        inputs, targets, weight = apart(batch)
+        outputs: Any = self(**inputs) if isinstance(inputs, Mapping) else self(inputs)  # type: ignore[operator]
+        loss = weighted_loss(logits_of(outputs), targets, weight)
+        self.log("train_loss", loss.detach(), batch_size=len(weight), on_step=False, on_epoch=True, sync_dist=True)
+        return loss * self._share(len(weight), batch_idx)
+
+    def _share(self, rows: int, batch_idx: int) -> float:
+        """What the mean of this batch counts for: Lightning divides by the number of batches that a step accumulates, and
+        takes the mean over processes, as if all batches were equal.
+        """
+        batches = self.trainer.accumulate_grad_batches
+        together = rows if batches == 1 else _rows_of_step(self.trainer, rows, batch_idx)
+        strategy = self.trainer.strategy
+        return float(rows * batches / strategy.reduce(torch.tensor(float(together), device=strategy.root_device)))
+
+
+class RefreshWeights(Callback):
+    """Weights that are estimated again from the student, after every so many epochs.
+
+    The weights are in Lightning's checkpoints: a run that is resumed has those it had.
+    """
+
+    def __init__(self, refresh: Refresh, every: int = 1) -> None:
+        if every < 1:
+            raise bad_value("no schedule", "every", every, "a number of epochs, 1 or more", "leave it out for 1")
+        self.refresh, self.every = refresh, every
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        if (trainer.current_epoch + 1) % self.every == 0:
+            self.refresh(pl_module)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"weight": self.refresh.data.weight.clone()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.refresh.data.weight.copy_(state_dict["weight"])
+
+
+def _rows_of_step(trainer: Any, rows: int, batch_idx: int) -> int:
+    """The rows of all batches that are accumulated together with this one, which is batch `batch_idx` of the epoch."""
+    batches, sampler = int(trainer.accumulate_grad_batches), getattr(trainer.train_dataloader, "batch_sampler", None)
+    if not isinstance(sampler, BatchSampler):
+        found, expected = f"a {type(trainer.train_dataloader).__name__} without them", "batches of one size"
+        remedy = "pass one DataLoader with a batch_size, or accumulate_grad_batches=1"
+        raise bad_value("batches that cannot be counted ahead", "train_dataloader", found, expected, remedy)
+    size, total = int(sampler.batch_size), len(sampler.sampler)  # type: ignore[arg-type]
+    first = batch_idx - batch_idx % batches
+    last = min(first + batches, int(trainer.num_training_batches))
+    if rows != min(size, total - batch_idx * size):
+        found, expected = f"batch {batch_idx} has {rows} rows", f"{size}, or what is left of {total}"
+        remedy = "use accumulate_grad_batches=1 with batches of other sizes"
+        raise bad_value("batches of different sizes are accumulated", "train_dataloader", found, expected, remedy)
+    return min(last * size, total) - first * size

@@ -1,0 +1,112 @@
+"""For whoever trains with the Trainer of Hugging Face: targets and weights as columns, and the gradient that they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import Trainer, TrainerCallback
+
+from wdistill.adapters.refresh import Refresh
+from wdistill.adapters.table import TARGETS, WEIGHT, TargetTable
+from wdistill.adapters.torch import WithTargets, apart
+from wdistill.core.errors import bad_value, wrong_shape
+from wdistill.training.batch import logits_of
+from wdistill.training.losses import weighted_loss
+
+
+class WeightedTrainer(Trainer):
+    """A Trainer whose loss is the mean over rows of weight × soft cross-entropy: that of one optimizer step is the mean
+    over all its rows, however they lie in batches and processes. Batches without targets are evaluated by their labels.
+
+    Its arguments are those of Trainer; the training set is one that `to_dataset` made.
+    """
+
+    label_names: list[str]
+    loss_is_scaled_for_ga = True  # by `get_batch_samples` and `compute_loss`: not to be divided again
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if not hasattr(Trainer, "loss_is_scaled_for_ga"):
+            found, expected = "an older version", "5.19 or newer: before, losses are divided once more when accumulated"
+            raise bad_value(
+                "a Trainer that cannot be told", "transformers", found, expected, "pip install 'wdistill[transformers]'"
+            )
+        super().__init__(*args, **kwargs)
+        for given, name in ((self.label_smoother, "label_smoothing_factor"), (self.compute_loss_func, "compute_loss_func")):
+            if given is not None:
+                expected, remedy = "the cross-entropy with the targets", "leave it out, or smooth the targets in the table"
+                raise bad_value("a loss beside that of the targets", name, "it is set", expected, remedy)
+        self._labels = [name for name in self.label_names if name not in (TARGETS, WEIGHT)]  # of the model itself
+        self.label_names = [*self._labels, TARGETS, WEIGHT]  # no columns that Trainer removes
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
+    ) -> tuple[list[Any], Any]:
+        """The batches of one optimizer step, and their rows, counted over all processes."""
+        batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
+        rows = torch.tensor(sum(len(apart(batch)[2]) for batch in batches), device=device)
+        return batches, self.accelerator.gather(rows).sum()
+
+    def compute_loss(
+        self, model: nn.Module, inputs: Any, return_outputs: bool = False, num_items_in_batch: Tensor | None = None
+    ) -> Any:
+        """The weighted loss of a batch: its part of the mean over the step's rows, or in evaluation the batch's own mean."""
+        if TARGETS not in inputs and not model.training:
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        given, targets, weight = apart(inputs)
+        outputs = model(**given)
+        logits = logits_of(outputs)
+        if logits.shape != targets.shape:
+            found, expected = f"logits of shape {tuple(logits.shape)}", f"{tuple(targets.shape)}, as the targets have"
+            remedy = f"make the model with num_labels={targets.shape[1]}"
+            raise wrong_shape("the model has other classes", type(model).__name__, found, expected, remedy)
+        loss = weighted_loss(logits, targets, weight)
+        if model.training and num_items_in_batch is not None:  # gradients are averaged over processes
+            loss = loss * (len(weight) * self.accelerator.num_processes / num_items_in_batch)
+        return (loss, outputs) if return_outputs else loss
+
+    def prediction_step(self, model: nn.Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Loss, logits, and labels: the model's own where the batch has them, else the targets (b, K)."""
+        own = all(inputs.get(name) is not None for name in self._labels)
+        names, self.label_names = self.label_names, self._labels if own else [TARGETS]
+        try:
+            return super().prediction_step(model, inputs, *args, **kwargs)
+        finally:
+            self.label_names = names
+
+
+class RefreshWeights(TrainerCallback):
+    """Weights that are estimated again from the student, after every so many epochs, and when training is resumed."""
+
+    def __init__(self, refresh: Refresh, every: int = 1) -> None:
+        if every < 1:
+            raise bad_value("no schedule", "every", every, "a number of epochs, 1 or more", "leave it out for 1")
+        self.refresh, self.every = refresh, every
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step > 0 and round(state.epoch) >= self.every:
+            self.refresh(kwargs["model"])
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        epoch = round(state.epoch)
+        if epoch % self.every == 0 and state.global_step < state.max_steps:
+            self.refresh(kwargs["model"])
+
+
+def to_dataset(table: TargetTable, tokenized: Any, ids: Any = None) -> WithTargets:
+    """Tokenized texts with their targets and weights: a `datasets.Dataset`, a dict of columns, or a list of dicts.
+
+    `ids`: those of the texts, in order; None: the column `id` has them.
+    """
+    if isinstance(tokenized, Mapping):
+        names = list(tokenized)
+        tokenized = [dict(zip(names, row, strict=True)) for row in zip(*tokenized.values(), strict=True)]
+    if ids is None:
+        names = getattr(tokenized, "column_names", None) or list(tokenized[0])
+        if "id" not in names:
+            found, remedy = f"columns {', '.join(names)}", "pass ids=, or keep the column"
+            raise bad_value("rows without ids", "tokenized", found, "a column 'id' to join by", remedy)
+        ids = tokenized["id"][:] if hasattr(tokenized, "column_names") else [row["id"] for row in tokenized]
+    return WithTargets(tokenized, table, ids)
