@@ -1,6 +1,6 @@
 """The parts of the documents that are made from the code: every public name, and every module with what it does.
 
-    python -m tests.docs     write docs/api.md, and the tables of modules in docs/architecture.md
+    python -m tests.docs     write docs/api.md, the tables of modules in docs/architecture.md, and that of docs/adapters.md
 
 The texts are the first sentences of docstrings: to change a line here, change it there.
 """
@@ -20,9 +20,23 @@ from tests.house import STEP
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "wdistill"
-API, ARCHITECTURE = ROOT / "docs" / "api.md", ROOT / "docs" / "architecture.md"
+API, ARCHITECTURE, ADAPTERS = (ROOT / "docs" / f"{name}.md" for name in ("api", "architecture", "adapters"))
+EXAMPLES = ROOT / "examples" / "adapters"
 WIDTH = 120
 BEGIN, END = "<!-- modules made by `python -m tests.docs` -->", "<!-- end -->"
+TRAINERS_BEGIN = "<!-- trainers made by `python -m tests.docs` -->"
+TRAINERS = {  # by the example of each
+    "scikit_learn": "scikit-learn",
+    "lightgbm_student": "LightGBM",
+    "xgboost_student": "XGBoost",
+    "huggingface": "the Trainer of Hugging Face",
+    "lightning_student": "Lightning",
+    "keras_student": "Keras",
+    "skorch_student": "skorch",
+    "pytorch": "PyTorch",
+    "cleanlab_issues": "cleanlab",
+    "snorkel_votes": "snorkel",
+}
 CHAPTERS = {  # rooms, in the order of a reader who begins with what people hold
     "answers": "Answers and gold labels",
     "weights": "Weights from arrays",
@@ -147,14 +161,47 @@ def purpose(path: Path) -> str:
     return sentence(ast.get_docstring(ast.parse(path.read_text()))).replace("|", "\\|")
 
 
-def filled(text: str) -> str:
-    """docs/architecture.md with the tables of modules in their place."""
-    return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: f"{BEGIN}\n{modules()}{END}", text, flags=re.S)
+def filled(text: str, begin: str, content: str) -> str:
+    """A page with what is made of the code in its place."""
+    return re.sub(f"{re.escape(begin)}.*?{re.escape(END)}", lambda _: f"{begin}\n{content}{END}", text, flags=re.S)
+
+
+# ----------------------------------------------------------------------------------------------------------- the trainers
+
+
+def trainers() -> str:
+    """Every trainer with the lines of wdistill in its example, and the traps that its adapter closes."""
+    head = ["| trainer | example | lines | what goes wrong by hand, and is closed |", "|---|---|---|---|"]
+    rows = [
+        f"| [{name}](#i-use-{name.lower().replace(' ', '-')}) | [{file}.py](../examples/adapters/{file}.py) "
+        f"| {len(lines_in(file))} | {'; '.join(traps_in(file))} |"
+        for file, name in TRAINERS.items()
+    ]
+    return "\n".join([*head, *rows, ""])
+
+
+def lines_in(file: str) -> list[str]:
+    """The lines of wdistill in an example: those between its marks."""
+    text = (EXAMPLES / f"{file}.py").read_text()
+    marked = re.findall(r"^ *# --- wdistill\n(.*?)^ *# ---\n", text, re.S | re.M)
+    return [line for part in marked for line in part.splitlines() if line.strip()]
+
+
+def traps_in(file: str) -> tuple[str, ...]:
+    """The traps that an example names."""
+    for node in ast.parse((EXAMPLES / f"{file}.py").read_text()).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "TRAPS":
+            return tuple(ast.literal_eval(node.value))
+    return ()
 
 
 def pages() -> dict[Path, Callable[[], str]]:
     """What is made, by file."""
-    return {API: api, ARCHITECTURE: lambda: filled(ARCHITECTURE.read_text())}
+    return {
+        API: api,
+        ARCHITECTURE: lambda: filled(ARCHITECTURE.read_text(), BEGIN, modules()),
+        ADAPTERS: lambda: filled(ADAPTERS.read_text(), TRAINERS_BEGIN, trainers()),
+    }
 
 
 if __name__ == "__main__":
