@@ -18,7 +18,7 @@ from concurrent.futures import as_completed
 from pathlib import Path
 
 from experiments.confirmation.judge import Line
-from experiments.confirmation.report import brief, figure, table
+from experiments.confirmation.report import brief, figure, table, widths
 from experiments.lab import results
 from experiments.lab.documents import fill, mark
 from experiments.lab.figures import rendered
@@ -30,8 +30,8 @@ from wdistill.core.errors import WdistillError
 from wdistill.report.words import count
 
 HERE = Path(__file__).resolve().parent.parent
-DOCUMENTS = (HERE.parent / "docs" / "results.md",)
-MARK = mark("confirmation", "python -m experiments.confirmation")
+DOCUMENTS = (HERE.parent / "docs" / "results.md", HERE.parent / "docs" / "advise.md")
+MARK, OF_WIDTHS = (mark(name, "python -m experiments.confirmation") for name in ("confirmation", "widths"))
 LINES = HERE / "results" / "confirmation.jsonl"
 GOLD = (100, 500, 2000)
 NEEDED = ("task", "gold", "trial", "accuracy", "macro_f1", "forecast", "seconds", "commit")
@@ -79,7 +79,7 @@ def draw(known: Sequence[Line], tasks: Sequence[Task], wanted: int, folder: Path
     store.write_bytes(folder / "tables" / "confirmation.md", table(known, tasks, wanted).encode())
     store.write_bytes(folder / "figures" / "confirmation.svg", rendered(figure(known, tasks)))
     if folder.resolve() == HERE:
-        fill(DOCUMENTS, {MARK: brief(known, tasks, wanted)})
+        fill(DOCUMENTS, {MARK: brief(known, tasks, wanted), OF_WIDTHS: widths(known, tasks)})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
