@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from tests.test_methods import case
+from wdistill.cli.advice_tables import judged_table
 from wdistill.cli.advise import print_advice
 from wdistill.cli.reasons import reasons
 from wdistill.methods import advice, gold_plan
@@ -17,6 +18,7 @@ from wdistill.methods.advice import (
     POSSIBLE,
     ExpectedGain,
     advise,
+    by_metric,
     rows_to_tell,
     rows_to_trust,
     verdict,
@@ -25,9 +27,11 @@ from wdistill.methods.best import correct_targets
 from wdistill.methods.context import AuxiliaryPredictions, Context, one_hot
 from wdistill.methods.gold_plan import PlanStep, enough_of, steps, worth_labeling
 from wdistill.methods.guards import Concern, check_gold, gold_in_unlabeled
+from wdistill.methods.judged import JudgedTargets
 from wdistill.methods.metric import parse_metric
+from wdistill.methods.pilots import PilotPredictions
 from wdistill.methods.statistics import Interval, share
-from wdistill.methods.targets import fit_targets
+from wdistill.methods.targets import Targets, fit_targets
 from wdistill.methods.teacher_error import area, learned_error
 from wdistill.weights.evidence import Evidence
 
@@ -114,7 +118,82 @@ def test_pilot_students_have_the_last_word() -> None:
     told = verdict(teacher, gain(2.4, 0.5), Interval(1.2, 0.0, 2.4), 100)
     assert told == "correct the targets: the student gains about +1.2 points"
     lost = verdict(teacher, gain(2.4, 0.5), Interval(-1.2, -2.6, 0.2), 100)
-    assert lost == "use the gold as labels: better targets gain pilot students nothing"
+    assert lost == "use the gold as labels: pilots of better targets lose about 1.2 points"
+    nothing = verdict(teacher, gain(2.4, 0.5), Interval(-0.2, -2.6, 2.2), 100)
+    assert nothing == "use the gold as labels: better targets gain pilot students nothing"
+
+
+def judged(metric: str, value: float, low: float, high: float) -> JudgedTargets:
+    some = Interval(0.5, 0.4, 0.6)
+    loss = metric in ("log-loss", "cost")
+    return JudgedTargets(metric, loss, some, some, some, Interval(value, low, high), ())
+
+
+@pytest.mark.parametrize(
+    ("sentence", "metric", "forecast", "said"),
+    [
+        ("use the gold as labels: better targets gain pilot students nothing", "macro-f1", (-0.055, -0.094, 0.05),
+         ["by macro-f1 pilot students lose 0.055"]),
+        ("correct the targets: the student gains about +1.9 points", "macro-f1", (-0.055, -0.094, 0.05),
+         ["but by macro-f1 pilot students lose 0.055"]),
+        ("use the gold as labels: better targets gain pilot students nothing", "f1:1", (0.021, 0.01, 0.03),
+         ["but by f1:1 pilot students gain 0.021"]),
+        ("use the gold as labels: pilots of better targets lose about 1.2 points", "f1:1", (0.021, 0.01, 0.03),
+         ["but by f1:1 pilot students gain 0.021"]),
+        ("use the gold as labels", "cost", (0.4, 0.1, 0.7), ["but by cost pilot students gain 0.400"]),
+        ("correct the targets: the student gains about +1.9 points", "macro-f1", (0.02, -0.02, 0.1), []),
+        ("use the gold as labels: pilots of better targets lose about 1.2 points", "f1:1", (-0.02, -0.1, 0.1), []),
+        ("use the gold as labels: better targets gain pilot students nothing", "macro-f1", (-0.002, -0.09, 0.05), []),
+        ("correct the targets: the student gains about +1.9 points", "log-loss", (-0.2, -0.5, 0.1), []),
+        ("use the gold as labels", "accuracy", (0.02, -0.02, 0.1), []),
+    ],
+)  # fmt: skip
+def test_the_verdict_says_what_pilots_lose_or_gain_by_the_metric_where_accuracy_says_another_thing(
+    sentence: str, metric: str, forecast: tuple[float, float, float], said: list[str]
+) -> None:
+    assert by_metric(judged(metric, *forecast), sentence) == said
+
+
+def test_a_gain_in_accuracy_that_loses_a_class_is_no_gain_without_a_but() -> None:
+    """A pilot that is right three times in ten less than it might be, and one that never takes the first class."""
+    given = speaking(m=200, n=600, second=2.0)
+
+    def pilots(targets: Targets) -> PilotPredictions:
+        truth = targets(given.unlabeled)
+        right = truth.argmax(axis=1)
+        plain = np.where(np.arange(len(right)) % 10 < 3, (right + 1) % 4, right)
+        return PilotPredictions(truth, one_hot(plain, 4), one_hot(np.where(right == 0, 1, right), 4))
+
+    found = advise(given, pilots=pilots, metric=parse_metric("macro-f1", "abcd"))
+    assert found.forecast is not None and found.forecast.value > 1
+    assert found.judged is not None and found.judged.forecast is not None and found.judged.forecast.value < -0.01
+    lost = f"; but by macro-f1 pilot students lose {-found.judged.forecast.value:.3f}"
+    assert found.verdict.startswith("correct the targets: the student gains about +") and lost in found.verdict
+    assert lost not in advise(given, pilots=pilots).verdict
+
+
+@pytest.mark.parametrize("metric", ["macro-f1", "f1:b", "balanced-accuracy", "log-loss", "recall@precision=0.5:b"])
+def test_pilots_have_an_interval_only_by_metrics_that_were_tried(metric: str) -> None:
+    given = speaking(m=100, n=300, classes=2, second=2.0)
+
+    def pilots(targets: Targets) -> PilotPredictions:
+        truth = targets(given.unlabeled)
+        return PilotPredictions(truth, given.unlabeled["student"], given.unlabeled["second"])
+
+    found = advise(given, pilots=pilots, metric=parse_metric(metric, "ab"))
+    assert found.judged is not None and found.judged.forecast is not None
+    console = Console(width=80, file=io.StringIO(), color_system=None)
+    console.print(judged_table(found.judged, ["a", "b"]))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    told = found.judged.forecast
+    span = f"({told.low:+.3f} to {told.high:+.3f})".replace("-", "−")
+    row = next(line for line in text.splitlines() if "gain of pilot" in line)
+    if metric == "macro-f1":
+        assert span in text and "never tried" not in text and told.high - told.value > 0.05
+    else:
+        assert "(" not in row and f"{told.value:+.3f}".replace("-", "−") in row
+        caption = " ".join(text.split())
+        assert "was never tried: the gain has no interval" in caption and f"leave open {span[1:-1]}." in caption
 
 
 def test_a_teacher_is_trusted_after_so_many_rows() -> None:

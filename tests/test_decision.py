@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.test_metric import named, rows, samples
 from wdistill.core.errors import ConfigError
 from wdistill.methods.crossfit import folds_of
-from wdistill.methods.decision import Decision, choose_decision, fit_decision
+from wdistill.methods.decision import Decision, choose_decision, fit_decision, recalibrated
 from wdistill.methods.metric import cost_metric
 
 
@@ -55,11 +55,58 @@ def test_a_threshold_is_that_of_the_offsets() -> None:
     assert decision.thresholds.sum() == pytest.approx(1)
 
 
-def test_costs_need_no_search() -> None:
-    costs = np.array([[0.0, 1.0], [20.0, 0.0]])
-    p, y, _ = rows(60, 2, 3)
-    choice = choose_decision(cost_metric(costs), p, y, folds_of(y))
-    assert (choice.decision(p) == (p[:, 1] * 20 > p[:, 0])).all() and not choice.accepted
+COSTS = np.array([[0.0, 1.0], [20.0, 0.0]])
+
+
+def tempered(n: int, rng: np.random.Generator, slope: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A model that ranks rows as well as can be: its true probabilities, those that it says, and labels."""
+    scores = 3.0 * rng.normal(size=n)
+    true, said = (1 / (1 + np.exp(-each)) for each in (scores, slope * scores))
+    return np.stack([1 - true, true], axis=1), np.stack([1 - said, said], axis=1), (rng.random(n) < true).astype(int)
+
+
+@pytest.mark.parametrize("slope", [0.05, 0.3, 1.0, 3.0])
+@pytest.mark.parametrize("soft", [False, True])
+def test_costs_decide_by_probabilities_that_were_made_true(slope: float, soft: bool) -> None:
+    """At 0.05 all probabilities are so near one half that by them alone every row is taken for the dear class."""
+    rng, metric = np.random.default_rng(9), cost_metric(COSTS)
+    true, said, y = tempered(400, rng, slope)
+    fresh_true, fresh_said, fresh = tempered(50_000, rng, slope)
+    choice = choose_decision(metric, said, true if soft else y, folds_of(y))
+
+    def cost(decided: np.ndarray) -> float:
+        return float(COSTS[fresh, decided].mean())
+
+    optimum = cost((fresh_true @ COSTS).argmin(axis=1))
+    assert choice.accepted and choice.gain.value > 0
+    assert cost(choice.decision(fresh_said)) < optimum + 0.02 < cost(fresh_said.argmax(axis=1))
+    assert (choice.decision(said) == metric.decide(choice.decision.shifted(said))).all()
+    if slope < 0.1:
+        assert cost((fresh_said @ COSTS).argmin(axis=1)) > optimum + 0.08, "no trap"
+
+
+def test_a_student_that_is_wrong_the_other_way_round_decides_by_the_shares_of_the_classes() -> None:
+    rng = np.random.default_rng(4)
+    y = (rng.random(300) < 0.02).astype(int)
+    wrong = np.where(y[:, None] == np.arange(2), 0.4, 0.6)
+    for dear, decided in ((20.0, 0), (200.0, 1)):  # 2 % of 20 is less than 1, 2 % of 200 is more
+        found = recalibrated(np.array([[0.0, 1.0], [dear, 0.0]]), wrong, y)
+        assert found.slope == 0 and (found(wrong) == decided).all()
+
+
+@given(samples, st.integers(0, 3))
+def test_where_least_expected_cost_costs_more_out_of_fold_the_most_likely_class_is_decided(
+    sample: tuple[np.ndarray, np.ndarray, np.ndarray], seed: int
+) -> None:
+    p, y, _ = sample
+    classes, folds = p.shape[1], folds_of(y, seed=seed)
+    costs = np.random.default_rng(seed).uniform(1, 5, (classes, classes)) * (1 - np.eye(classes))
+    choice = choose_decision(cost_metric(costs), p, y, folds)
+    likely, decided = (costs[y, each].mean() for each in (p.argmax(axis=1), (choice.out_of_fold @ costs).argmin(axis=1)))
+    assert choice.gain.value == pytest.approx(likely - decided, abs=1e-9)
+    assert choice.accepted == (choice.gain.value >= 0)
+    if not choice.accepted:
+        assert choice.decision.costs is None and (choice.decision(p) == p.argmax(axis=1)).all()
 
 
 def test_a_metric_that_one_decision_for_all_rows_maximises_is_an_error() -> None:

@@ -23,7 +23,7 @@ from wdistill.methods.statistics import Interval
 from wdistill.report.judged import decisions, grids, pool_sentences, terminal_lines
 from wdistill.report.page import page
 from wdistill.runs.checkpoints import CheckpointStore
-from wdistill.runs.judgement import Measured
+from wdistill.runs.judgement import JudgedStudent, Judgement, Measured, judgement_of
 from wdistill.training.export import export_run
 from wdistill.training.judging import pool_rows
 from wdistill.training.models.networks import NamedNetwork
@@ -40,9 +40,9 @@ def rare(n: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
     return inputs, (rng.random(n) < chance).astype(np.int64)
 
 
-def rarely(run: Path | None, rule: Any, metric: str = "f1:1") -> Report:
-    epochs = {"teacher_epochs": 20, "student_epochs": 20, "epochs": 12, "batch_size": 256}
-    recipe = Recipe(**epochs, rate=0.01, schedule="constant", metric=metric, device="cpu")  # type: ignore[arg-type]
+def rarely(run: Path | None, rule: Any, metric: str = "f1:1", **others: Any) -> Report:
+    settings = {"teacher_epochs": 20, "student_epochs": 20, "epochs": 12, "batch_size": 256, "rate": 0.01} | others
+    recipe = Recipe(**settings, schedule="constant", metric=metric, device="cpu")  # type: ignore[arg-type]
     data = {"labeled": rare(1_000, 1), "validation": rare(1_500, 2), "unlabeled": rare(4_000, 3)[0], "test": rare(20_000, 4)}
     return distill(NamedNetwork("mlp:inputs=6,classes=2,hidden=16"), NamedNetwork("mlp:inputs=6,classes=2,hidden=8"), **data,
                    rule=rule, recipe=recipe, run=run)  # fmt: skip
@@ -105,6 +105,9 @@ def test_page_and_terminal_show_metric_decision_and_pool(found: Report) -> None:
     assert "best decides for class 1 from a probability of 0." in text and "knows the gold rows by heart" in text
     (sentence,) = pool_sentences([outcome])
     assert sentence in text.replace("\u00a0", " ") and "points and" in sentence and sentence.endswith("over unweighted.")
+    told = {gain.metric: gain.gain for gain in outcome.judgement.pool}["f1:1"]
+    left = f"of f1:1 (these rows alone leave open {told.low:+.3f} to {told.high:+.3f}; how far students are from it"
+    assert left.replace("-", "−") in sentence, "an interval of a metric that no trial was judged by"
     assert len(grids([outcome])) == 2 and len(list(terminal_lines([outcome]))) == 5
     twice = grids([outcome, outcome])[0]
     assert all("±" in line[2] for line in twice.lines) and decisions([outcome, outcome])[0].startswith("In the first trial")
@@ -161,20 +164,39 @@ def test_every_metric_trains_the_same_students_and_chooses_among_their_epochs(tm
     assert np.isfinite(scores).all() and training.chosen is not None and training.chosen.epoch == 1 + scores.argmax()
     assert (scores < 0).all() if metric in ("log-loss", COSTS) else (scores >= 0).all(), "of losses less is better"
     assert student.overall[0].likely is not None and len(student.overall) > 1 and 0 < len(student.by_class) <= 3
-    assert (student.costs is not None) == (metric == COSTS) and read_run(
-        tmp_path / "run"
-    ).judgement == report.outcome.judgement
+    assert (student.costs is not None) == (metric == COSTS and student.accepted)
+    assert (student.fitted_on == "gold") == (metric in ("macro-f1", "recall@precision=0.5:1", COSTS))
+    assert read_run(tmp_path / "run").judgement == report.outcome.judgement
 
 
-def test_a_decision_of_costs_is_that_of_least_expected_cost_in_the_exported_student(tmp_path: Path) -> None:
-    with undrawn():
-        report = go(NamedNetwork("mlp:inputs=6,classes=3,hidden=8"), NamedNetwork("mlp:inputs=6,classes=3,hidden=4"),
-                    recipe=replace(QUICK, metric=COSTS), rule=unweighted, run=tmp_path / "run")  # fmt: skip
+@pytest.mark.parametrize("epochs", [3, 6])
+def test_costs_do_not_rise_by_the_decision_of_a_student_of_few_epochs(tmp_path: Path, epochs: int) -> None:
+    """By its own probabilities it takes too many rows for the class that is dear to miss."""
+    import torch
+
+    few = {"teacher_epochs": epochs, "student_epochs": epochs, "epochs": epochs}
+    report = rarely(tmp_path / "run", unweighted, "cost:[[0, 1], [20, 0]]", **few)
+    judged = report.outcome.judgement.students["unweighted"]
+    overall, (inputs, labels) = judged.overall[0], rare(20_000, 4)
+    assert overall.likely is not None and overall.decided is not None
     export_run(report.outcome.folder, tmp_path / "student")
     student: Any = load_student(tmp_path / "student")
-    p = np.random.default_rng(0).dirichlet(np.ones(3), 50)
-    costs = np.array(json.loads(COSTS.removeprefix("cost:")))
-    assert (student.decide(p) == (p @ costs).argmin(axis=1)).all() and (student.decide(p) != p.argmax(axis=1)).any()
+    with torch.no_grad():
+        p = student(torch.from_numpy(inputs)).softmax(1).double().numpy()
+    costs = np.array([[0.0, 1.0], [20.0, 0.0]])
+    assert costs[labels, (p @ costs).argmin(axis=1)].mean() > overall.likely.value + 0.1, "no trap"
+    assert overall.decided.value <= overall.likely.value
+    assert costs[labels, student.decide(p)].mean() == pytest.approx(overall.decided.value, abs=1e-4)
+    (sentence,) = decisions([report.outcome])
+    if epochs == 3:  # the student does not tell the dear class from the other yet
+        assert not judged.accepted and (student.decide(p) == p.argmax(axis=1)).all()
+        assert "for the most likely class: that of least expected cost cost more, on the gold rows" in sentence
+    else:
+        recalibrated = p**judged.slope * np.exp(judged.offsets)
+        assert judged.accepted and judged.slope != 1 and overall.decided.value < overall.likely.value
+        assert (student.decide(p) == (recalibrated @ costs).argmin(axis=1)).all()
+        assert "its probabilities recalibrated on the gold rows, which it was not trained on" in sentence
+    assert judged.fitted_on == "gold" and read_run(tmp_path / "run").judgement == report.outcome.judgement
 
 
 def test_a_student_without_a_decision_takes_the_most_likely_class(tmp_path: Path) -> None:
@@ -350,3 +372,11 @@ def test_a_run_that_ends_while_students_are_judged_resumes_with_the_same_bits(tm
                 run(f"{back}")
             assert run(f"{back}").outcome.judgement == whole.outcome.judgement
             assert unlike(tmp_path / f"{back}", tmp_path / "whole") == []
+
+
+def test_a_run_of_before_probabilities_were_recalibrated_is_read() -> None:
+    student = JudgedStudent("cost", ("a", "b"), (0.0, 0.0), ((0.0, 1.0), (20.0, 0.0)), "", False, "", 0, (), ())
+    found = Judgement({"unweighted": student}, ())
+    record = found.record
+    del record["students"]["unweighted"]["slope"]
+    assert judgement_of(record) == found and student.decision.slope == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from tests.killing import splits
 from wdistill import advise, best, unweighted
 from wdistill.methods.best import correct_targets
 from wdistill.methods.context import AuxiliaryPredictions, Context, one_hot
+from wdistill.methods.interval import difference
 from wdistill.methods.metric import parse_metric
-from wdistill.methods.pilots import UNFORESEEN, PilotPredictions, forecast, pilot_rows
+from wdistill.methods.pilots import UNFORESEEN, UNFORESEEN_AFTER, PilotPredictions, Unforeseen, forecast, pilot_rows
 from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.text.linear_pilots import MOST, drawn_rows, linear_pilots
 from wdistill.weights.evidence import Evidence
@@ -36,11 +38,24 @@ def test_a_forecast_by_hand() -> None:
     pilots = PilotPredictions(targets, one_hot(np.array([0, 0, 1, 1]), 2), one_hot(np.array([0, 1, 0, 0]), 2))
     found = forecast(pilots)
     assert found.value == pytest.approx((0 + 0.6 + 0 + 0.2) / 4)
-    assert (
-        found.high - found.value == pytest.approx(found.value - found.low) and found.high - found.value > 1.96 * UNFORESEEN
-    )
     losses = forecast(pilots, parse_metric("log-loss", ["a", "b"]))
     assert losses.value > 0  # a smaller loss is a gain
+
+
+@pytest.mark.parametrize("unforeseen", [UNFORESEEN, UNFORESEEN_AFTER])
+@pytest.mark.parametrize("name", ["accuracy", "macro-f1", "balanced-accuracy", "f1:b", "log-loss"])
+def test_an_interval_has_what_rows_leave_open_and_by_tried_metrics_how_far_students_are(
+    name: str, unforeseen: Mapping[str, Unforeseen]
+) -> None:
+    rng = np.random.default_rng(3)
+    pilots = PilotPredictions(*(rng.dirichlet(np.ones(2), 300) for _ in range(3)))
+    metric = parse_metric(name, "ab")
+    rows, found = difference(metric, pilots.corrected, pilots.plain, pilots.targets), forecast(pilots, metric, unforeseen)
+    half = (rows.high - rows.low) / 2
+    width = unforeseen.get(name, Unforeseen(0.0, 0.0))
+    assert found.value - found.low == pytest.approx(np.hypot(half, 1.96 * width.below))
+    assert found.high - found.value == pytest.approx(np.hypot(half, 1.96 * width.above))
+    assert (name in unforeseen) == (name in ("accuracy", "macro-f1"))
 
 
 def blobs(m: int, n: int, seed: int = 0) -> tuple[Context, np.ndarray, np.ndarray]:

@@ -25,6 +25,7 @@ from experiments.confirmation.judge import (
     without_broken,
 )
 from experiments.confirmation.rivals import BASE, LABELS
+from experiments.confirmation.widths import width_table
 from experiments.lab.tables import MISSING, joined, markdown
 from experiments.leaderboard.report import percent, points, provenance, tasks_figure
 from experiments.leaderboard.statistics import gain_of
@@ -49,6 +50,12 @@ MEANING = (
 )
 
 
+WIDTHS = (
+    "Set by these trials afterwards, as standard deviations in points; what speaks for new data is the last column: of each "
+    "data set, with the width that all others need. Macro-F1: tasks with classes of uneven size."
+)
+
+
 def table(lines: Sequence[Line], tasks: Sequence[Task], wanted: int) -> str:
     """All numbers as Markdown; so many trials are there to be."""
     groups = {
@@ -63,6 +70,7 @@ def table(lines: Sequence[Line], tasks: Sequence[Task], wanted: int) -> str:
     parts += ["#### Macro-F1, where classes are of uneven size", f"{listed([task.name for task in uneven])}."]
     parts += [board(_of(lines, uneven), "macro_f1")] if _of(lines, uneven) else []
     parts += ["#### Task by task", task_table(lines, tasks), "#### Forecasts", forecast_table(lines, uneven)]
+    parts += ["#### Widths of the intervals", WIDTHS, width_table(lines, tasks)]
     return joined([*parts, provenance(lines)])
 
 
@@ -145,6 +153,11 @@ def gain_text(found: MeanGain | None, tasks: bool = False) -> str:
         return MISSING
     error = f" ± {found.error:.2f}" if found.error is not None else ""
     return signed(found.mean) + error + (f" ({found.tasks})" if tasks else "")
+
+
+def widths(lines: Sequence[Line], tasks: Sequence[Task]) -> str:
+    """How far students were from what was said of them, and the widths that this sets, for documents."""
+    return joined([width_table(lines, tasks), WIDTHS])
 
 
 def so_far(lines: Sequence[Line], wanted: int) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from experiments.confirmation.gist import gist, sayings
 from experiments.confirmation.judge import Line
-from experiments.confirmation.report import brief, figure, table
+from experiments.confirmation.report import brief, figure, table, widths
 from experiments.lab import results
 from experiments.lab.documents import fill, mark
 from experiments.lab.figures import rendered
@@ -31,7 +31,7 @@ from wdistill.core.errors import WdistillError
 from wdistill.report.words import count
 
 HERE = Path(__file__).resolve().parent.parent
-DOCUMENTS = (HERE.parent / "README.md", *(HERE.parent / "docs" / name for name in ("results.md", "best.md")))
+DOCUMENTS = (HERE.parent / "README.md", *(HERE.parent / "docs" / f"{name}.md" for name in ("results", "best", "advise")))
 LINES = HERE / "results" / "confirmation.jsonl"
 GOLD = (100, 500, 2000)
 NEEDED = ("task", "gold", "trial", "accuracy", "macro_f1", "forecast", "seconds", "commit")
@@ -84,8 +84,8 @@ def draw(known: Sequence[Line], tasks: Sequence[Task], wanted: int, folder: Path
 
 def blocks(known: Sequence[Line], tasks: Sequence[Task], wanted: int) -> Mapping[str, str]:
     """What stands in documents, by the mark that its place begins with."""
-    texts = {"confirmation": brief(known, tasks, wanted), "gist": gist(known), **sayings(known)}
-    return {mark(name, "python -m experiments.confirmation"): text for name, text in texts.items()}
+    texts = {"confirmation": brief(known, tasks, wanted), "widths": widths(known, tasks), "gist": gist(known)}
+    return {mark(name, "python -m experiments.confirmation"): text for name, text in {**texts, **sayings(known)}.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

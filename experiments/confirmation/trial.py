@@ -3,6 +3,8 @@
 All arms start from one student and see the same batches. Fine-tuning goes on from unweighted + gold, on labeled and gold
 rows alone. Ramped doubly robust: the loss of the pool, plus λ times the gold rows' loss on their labels minus that on the
 teacher's targets, as much as the pool is larger; λ grows from 0 to 1 with the epochs.
+
+Forecasts keep the width of their intervals that was frozen before any trial, so that all lines are judged alike.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import numpy as np
 import torch
 
 from experiments.confirmation.rivals import BASE, DOUBLY_ROBUST, FINE_TUNED, arms_of
+from experiments.confirmation.widths import FROZEN
 from experiments.leaderboard.models import fitted
 from experiments.leaderboard.pools import Pool
 from experiments.leaderboard.stacked import Students, predictions, train
@@ -64,10 +67,10 @@ def trial(task: Task, root: Path | None, gold: int, number: int) -> dict[str, An
             for metric in ("accuracy", "macro-f1")
         },
         "forecast": {
-            targets: {metric: _numbers(forecast(each, PLAIN[metric])) for metric in ("accuracy", "macro-f1")}
+            targets: {metric: _numbers(forecast(each, PLAIN[metric], FROZEN)) for metric in ("accuracy", "macro-f1")}
             for targets, each in train_pilots(task, pool, rows, student, context, corrected, number).items()
         },
-        "after": {metric: _numbers(forecast(after, PLAIN[metric])) for metric in ("accuracy", "macro-f1")},
+        "after": {metric: _numbers(forecast(after, PLAIN[metric], FROZEN)) for metric in ("accuracy", "macro-f1")},
         "targets": {
             "teacher": _accuracy(context.unlabeled["teacher"], truth),
             "corrected": _accuracy(corrected, truth),

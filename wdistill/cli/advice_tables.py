@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from wdistill.cli.reasons import REASONS, points_of, rows_read, student_gain, what_next, without_teacher
 from wdistill.core.errors import printable
+from wdistill.methods.pilots import UNFORESEEN
 from wdistill.methods.statistics import Interval, Z
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ TEXT = 60  # characters of a text that are shown
 PILOTS = (
     "Two pilot students learned three quarters of the unlabeled rows, one the teacher's targets and one the corrected ones; "
     "the corrected targets judged both on the last quarter."
+)
+UNTRIED = (
+    "How far a student's {} is from what its pilot gains was never tried: the gain has no interval. The rows that judge the "
+    "pilots leave open {}."
 )
 NO_PILOTS = "What a student makes of better targets only pilot students tell: name the inputs (--inputs) to train them."
 
@@ -133,11 +138,13 @@ def judged_table(judged: JudgedTargets, names: Sequence[str] | None) -> Any:
         teacher, corrected = judged.by_class[c]
         rows.append((names[c] if names else str(c), _number(teacher), _number(corrected)))
     rows.append(("gain of the targets", "", _number(judged.gain, "+")))
+    caption = None
     if judged.forecast is not None:
-        rows.append(("gain of pilot students", "", _number(judged.forecast, "+")))
-    return _table(
-        f"By {judged.metric}, on gold, out of fold; 95 % intervals", ("class", "teacher", "corrected targets"), rows
-    )
+        tried, number = judged.metric in UNFORESEEN, _number(judged.forecast, "+")
+        rows.append(("gain of pilot students", "", number if tried else number.partition(" ")[0]))
+        caption = None if tried else UNTRIED.format(judged.metric, number.partition(" ")[2].strip("()"))
+    title = f"By {judged.metric}, on gold, out of fold; 95 % intervals"
+    return _table(title, ("class", "teacher", "corrected targets"), rows, caption)
 
 
 def _number(interval: Interval, sign: str = "") -> str:
@@ -188,11 +195,12 @@ def example_table(title: str, examples: Sequence[Example]) -> Any:
     return _table(title, ("id", "text", "teacher → target", "sure"), rows)
 
 
-def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], caption: str | None = None) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*header, title=title, title_justify="left")
+    below = None if caption is None else Text(printable(caption))
+    table = Table(*header, title=title, title_justify="left", caption=below, caption_justify="left")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))  # Text: brackets of users are no markup
     return table

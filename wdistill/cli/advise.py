@@ -211,7 +211,7 @@ def print_advice(
     from wdistill.cli.reasons import beyond, reasons
 
     written = [] if plan is None else [f"Rows to label next: {plan}"]
-    console.print(f"Verdict: {advice.verdict}", style="bold", highlight=False, markup=False, soft_wrap=True)
+    console.print(printable(f"Verdict: {advice.verdict}"), style="bold", highlight=False, markup=False, soft_wrap=True)
     for line in (*reasons(advice), *beyond(advice), *written, *([] if details else ["All tables: --details"])):
         console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
     shown = [] if advice.costs is None else [costs_table(advice.costs)]

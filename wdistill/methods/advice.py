@@ -40,7 +40,8 @@ SAMPLE = 200_000  # unlabeled rows used, at most
 NOTHING = 0.3  # points: a smaller gain is not worth the effort
 POSSIBLE = 2.0  # points: a possible gain above it is not ruled out by few gold rows with a good teacher
 SENSIBLE = 20_000  # gold rows that it is realistic to label
-GOLD = "use the gold as labels"
+CORRECT, GOLD = "correct the targets", "use the gold as labels"
+LOSE = "pilots of better targets lose"
 SUPERVISED = ("second", "forest")  # auxiliary models that are trained without the teacher
 
 
@@ -135,6 +136,8 @@ def advise(
     all_concerns = (*concerns, *check_gold(sampled))
     planned = tuple(_in_points(step) for step in steps(sampled, correction))
     sentence = verdict(teacher, gain, points, len(labels))
+    judged = None if metric is None else judge(metric, sampled, targets, trained)
+    others = [] if judged is None else by_metric(judged, sentence)
     imputed = targets.of(sampled.unlabeled)
     pool = estimate_pool(sampled, targets, imputed, metric, trained)
     accuracies, teaching = _accuracies(sampled, correction, teacher), enough_of(planned, gain.points, NOTHING)
@@ -157,7 +160,7 @@ def advise(
         correction=correction,
         gain=gain,
         forecast=points,
-        judged=None if metric is None else judge(metric, sampled, targets, trained),
+        judged=judged,
         pool=pool,
         needed=gold_needed(metric or PLAIN["accuracy"], questions.within, sampled, targets, imputed),
         costs=costs,
@@ -167,7 +170,7 @@ def advise(
         judging=rows_to_tell(gain, len(labels)) if gain.interval.low < 0 else None,
         teaching=teaching,
         next=kept[worth_labeling(sampled, imputed)],
-        verdict="; ".join([sentence, *dict.fromkeys(concern.clause for concern in all_concerns)]),
+        verdict="; ".join([sentence, *others, *dict.fromkeys(concern.clause for concern in all_concerns)]),
     )
 
 
@@ -178,15 +181,36 @@ def verdict(teacher: Interval, gain: ExpectedGain, forecast: Interval | None, ro
         missing = rows_to_trust(teacher.value, rows)
         return f"{open_still}: {missing:,} more would tell" if missing else "nothing to win: train unweighted"
     if gain.interval.low > 0 and forecast is None:
-        return f"correct the targets: about {gain.points:+.1f} points of target accuracy"
+        return f"{CORRECT}: about {gain.points:+.1f} points of target accuracy"
     if gain.interval.low > 0 and forecast is not None:
+        if forecast.value <= -NOTHING:
+            return f"{GOLD}: {LOSE} about {-forecast.value:.1f} points"
         students = f"the student gains about {forecast.value:+.1f} points"
         nothing = f"{GOLD}: better targets gain pilot students nothing"
-        return f"correct the targets: {students}" if forecast.value >= NOTHING else nothing
+        return f"{CORRECT}: {students}" if forecast.value >= NOTHING else nothing
     if gain.interval.high < POSSIBLE:
         return GOLD
     more = rows_to_tell(gain, rows)
     return f"{open_still}: {more:,} more would tell" if more is not None else f"{open_still}, and more would hardly help"
+
+
+def by_metric(judged: JudgedTargets, sentence: str) -> list[str]:
+    """What pilot students gain or lose by the user's metric, where the verdict, which is in accuracy, says another thing."""
+    if judged.forecast is None or judged.metric == "accuracy":
+        return []
+    side = _side(judged.forecast, judged.loss)
+    said = 1 if sentence.startswith(CORRECT) else -1 if LOSE in sentence else 0
+    if side in (0, said):
+        return []
+    but, verb = "but " if (side < 0) == (said > 0) else "", "gain" if side > 0 else "lose"
+    return [f"{but}by {judged.metric} pilot students {verb} {abs(judged.forecast.value):.3f}"]
+
+
+def _side(forecast: Interval, loss: bool) -> int:
+    """1: a gain, −1: a loss, 0: less than NOTHING, or for a loss, which has no scale, no more than chance."""
+    if loss:
+        return int(forecast.low > 0) - int(forecast.high < 0)
+    return int(np.sign(forecast.value)) if 100 * abs(forecast.value) >= NOTHING else 0
 
 
 def rows_to_tell(gain: ExpectedGain, rows: int) -> int | None:

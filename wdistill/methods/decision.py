@@ -1,8 +1,9 @@
 """The decision, a class from probabilities, that maximises a metric: an offset for every class.
 
 Offsets are added to log-probabilities; with two classes that is a threshold. They are found by exact search over all cuts
-of one class after the other, and are used where they gain out of fold. A cost matrix needs no search: the decision of least
-expected cost follows from the probabilities.
+of one class after the other, and are used where they gain out of fold. With a cost matrix the decision of least expected
+cost follows from the probabilities, if these are true: so they are recalibrated first, by a slope and an offset for every
+class. Where the decision costs more than the most likely class out of fold, the most likely class is decided.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from wdistill.core.errors import bad_value
 from wdistill.methods.crossfit import Ints, log_softmax, out_of_fold
 from wdistill.methods.interval import difference
 from wdistill.methods.metric import PLAIN, Metric, OfCounts, bayes_decision, distributions, most_likely, row_weights
+from wdistill.methods.posterior import fit_scaling
 from wdistill.methods.statistics import Interval, Z
 from wdistill.weights.confidence import Floats
 from wdistill.weights.equations import PROBABILITY_FLOOR
@@ -25,15 +27,17 @@ from wdistill.weights.equations import PROBABILITY_FLOOR
 ROUNDS = 3  # over all classes, at most
 LEAST_ERRORS = 0.5  # standard errors by which the metric must improve out of fold
 BEYOND = 1.0  # log-probability between the last row and a cut that no row is beyond
+OFFSET_PRECISION = 5.0  # of the prior of recalibrated offsets, which is around 0
 ROUNDING = 1e-9  # values, and log-probabilities, that differ by less are equal
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Decide the class with the largest log-probability plus offset; with costs, the class that then costs least."""
+    """Decide the class with the largest slope · log-probability + offset; with costs, the class that then costs least."""
 
     offsets: Floats  # (K,) the largest is 0
     costs: Floats | None = None  # (K, K) of deciding j where i is true
+    slope: float = 1.0  # at least 0; other than 1 only with costs
 
     def __call__(self, probabilities: Any) -> Ints:
         """Classes (n,) from probabilities (n, K), an array or a tensor."""
@@ -41,8 +45,8 @@ class Decision:
         return most_likely(shifted) if self.costs is None else bayes_decision(shifted, self.costs)
 
     def shifted(self, probabilities: Floats) -> Floats:
-        """Distributions (n, K) with the offsets, for metrics, which decide on them as this does."""
-        return np.exp(log_softmax(_logs(probabilities) + self.offsets))
+        """Distributions (n, K) with the offsets, on which a metric of the same costs, or of none, decides as this does."""
+        return np.exp(log_softmax(self.slope * _logs(probabilities) + self.offsets))
 
     @property
     def thresholds(self) -> Floats:
@@ -56,8 +60,8 @@ class DecisionChoice:
 
     decision: Decision  # offsets 0 where they do not gain
     out_of_fold: Floats  # (m, K) the gold rows, each shifted by offsets that were found without it
-    gain: Interval  # of fitted offsets in the metric, out of fold: above 0 is better; of recall at a precision, in recall
-    accepted: bool  # whether fitted offsets are used
+    gain: Interval  # of the fitted decision in the metric, out of fold: above 0 is better (recall at a precision: in recall)
+    accepted: bool  # whether the fitted decision is used
 
 
 def choose_decision(
@@ -71,9 +75,13 @@ def choose_decision(
     """Fitted offsets where they gain out of fold, from probabilities (m, K), labels and folds (m,), else none.
 
     For recall at a precision they are used where any reach it on all of these rows, since it is they that bring it about.
+    With costs, the decision of least expected cost, from recalibrated probabilities, unless it costs more out of fold.
+    Labels may be distributions.
     """
     full = row_weights(weights, len(labels))
-    plain = Decision(np.zeros(probabilities.shape[1]), metric.costs)
+    plain = Decision(np.zeros(probabilities.shape[1]))
+    if metric.costs is not None:
+        return _by_costs(metric, probabilities, labels, folds, weights, groups)
     if metric.of_counts is None:
         _refuse_trivial(metric)
         return DecisionChoice(plain, probabilities, Interval(0.0, 0.0, 0.0), False)
@@ -91,6 +99,43 @@ def choose_decision(
     else:
         accepted = gain.value > LEAST_ERRORS * (gain.high - gain.value) / Z
     return DecisionChoice(fitted if accepted else plain, shifted, gain, accepted)
+
+
+def _by_costs(
+    metric: Metric,
+    probabilities: Floats,
+    labels: NDArray[Any],
+    folds: Ints,
+    weights: Floats | None,
+    groups: NDArray[Any] | None,
+) -> DecisionChoice:
+    assert metric.costs is not None
+    costs, classes = metric.costs, probabilities.shape[1]
+
+    def fit(rows: Ints | slice) -> Decision:
+        return recalibrated(costs, probabilities[rows], labels[rows], None if weights is None else weights[rows])
+
+    shifted = out_of_fold(lambda train, test: fit(train).shifted(probabilities[test]), folds)
+    likely = distributions(most_likely(probabilities), classes)
+    saved = difference(metric, likely, shifted, labels, weights, groups)
+    accepted = not saved.value < 0
+    return DecisionChoice(fit(slice(None)) if accepted else Decision(np.zeros(classes)), shifted, saved, accepted)
+
+
+def recalibrated(costs: Floats, probabilities: Floats, truth: NDArray[Any], weights: Floats | None = None) -> Decision:
+    """The decision of least expected cost, by probabilities (n, K) that slope and offsets make true on these rows.
+
+    The truth is labels (n,) or distributions (n, K), smoothed as Platt does (1999), so that few rows make nothing
+    certain. The slope has no prior: a student of few epochs can be ten times less sure than is true. Probabilities that rank
+    classes the wrong way round say nothing: all rows are then decided alike, by the shares of the classes.
+    """
+    logs, (n, classes) = _logs(probabilities), probabilities.shape
+    spread = max(float(logs.std(axis=1).mean()), ROUNDING)
+    smooth = (n * distributions(truth, classes) + 1) / (n + classes)
+    slopes, biases = fit_scaling(logs[None] / spread, smooth, weights, 0.0, OFFSET_PRECISION)
+    slope = float(slopes[0]) / spread
+    offsets = biases if slope > 0 else np.log(row_weights(weights, n) @ smooth)
+    return Decision(offsets - offsets.max(), costs, max(slope, 0.0))
 
 
 def fit_decision(metric: Metric, probabilities: Floats, truth: NDArray[Any], weights: Floats | None = None) -> Decision:

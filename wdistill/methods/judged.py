@@ -17,10 +17,11 @@ class JudgedTargets:
     """Teacher, corrected targets and pilot students by a metric."""
 
     metric: str
+    loss: bool  # whether less of it is better
     teacher: Interval
     corrected: Interval
     gain: Interval  # of the corrected targets over the teacher; more is better
-    forecast: Interval | None  # the same of pilot students
+    forecast: Interval | None  # the same of pilot students; see methods/pilots.py for what its interval has
     by_class: tuple[tuple[Interval, Interval], ...]  # teacher and corrected targets, for every class
 
 
@@ -33,6 +34,7 @@ def judge(metric: Metric, context: Context, targets: FittedTargets, pilots: Pilo
     classes = [estimate_by_class(metric, each, labels, *drawn) for each in (teacher, corrected)]
     return JudgedTargets(
         metric.name,
+        not metric.higher,
         estimate(metric, teacher, labels, *drawn),
         estimate(metric, corrected, labels, *drawn),
         gain,

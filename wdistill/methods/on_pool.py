@@ -79,11 +79,12 @@ def estimate_pool(
 def pilot_accuracy(pilots: PilotPredictions, error: float) -> Interval:
     """Of the pilot that was taught corrected targets, as these judge it on rows that it has not seen.
 
-    The interval has what the judged rows leave open, how far single students differ from their forecasts, and the standard
-    error with which gold knows the targets.
+    The interval has what the judged rows leave open, the standard error with which gold knows the targets, and how far
+    single students differ from their forecasts. That is known of gains alone: the larger of its sides stands for both here.
     """
-    found = estimate(ACCURACY, pilots.corrected, pilots.targets)
-    below, above = (float(np.hypot(found.value - end, Z * np.hypot(UNFORESEEN, error))) for end in (found.low, found.high))
+    found, width = estimate(ACCURACY, pilots.corrected, pilots.targets), UNFORESEEN["accuracy"]
+    further = Z * float(np.hypot(max(width.below, width.above), error))
+    below, above = (float(np.hypot(found.value - end, further)) for end in (found.low, found.high))
     return Interval(found.value, max(0.0, found.value - below), min(1.0, found.value + above))
 
 

@@ -63,16 +63,30 @@ def fit_posterior(
     says the same of all gold rows is left out. `weights` (m,): 1 / the probability of being drawn, of gold rows that were
     drawn unevenly; they count as many rows as they are worth.
     """
-    from scipy.optimize import minimize
-
     leader, *others = predictions
     logs = {name: floored_logs(probabilities) for name, probabilities in predictions.items()}
     names = [leader, *(name for name in others if np.ptp(logs[name], axis=0).max() > CONSTANT)]
     stacked = np.stack([logs[name] for name in names])  # (E, m, K)
-    experts, m, classes = stacked.shape
-    prior = np.eye(experts)[0]
+    m, classes = stacked.shape[1:]
     truth = np.zeros((m, classes))
     truth[np.arange(m), labels] = 1.0
+    slopes, biases = fit_scaling(stacked, truth, weights)
+    known = dict(zip(names, slopes.tolist(), strict=True))
+    return Posterior(known, biases, np.bincount(labels, minlength=classes) > 0)
+
+
+def fit_scaling(
+    stacked: Floats,
+    truth: Floats,
+    weights: Floats | None = None,
+    slope_precision: float = SLOPE_PRECISION,
+    bias_precision: float = BIAS_PRECISION,
+) -> tuple[Floats, Floats]:
+    """The slopes (E,) and biases (K,) themselves, from log-probabilities (E, m, K) and the truth as distributions (m, K)."""
+    from scipy.optimize import minimize
+
+    experts, _, classes = stacked.shape
+    prior = np.eye(experts)[0]
     counted = None if weights is None else effective_weights(weights)[:, None]  # (m, 1)
 
     def loss(parameters: Floats) -> tuple[float, Floats]:
@@ -82,14 +96,13 @@ def fit_posterior(
         if counted is not None:
             residual, gained = counted * residual, counted * gained
         off = slopes - prior
-        value = -float(gained.sum()) + SLOPE_PRECISION / 2 * off @ off + BIAS_PRECISION / 2 * biases @ biases
-        by_slope = np.tensordot(stacked, residual, 2) + SLOPE_PRECISION * off
-        return value, np.concatenate([by_slope, residual.sum(axis=0) + BIAS_PRECISION * biases])
+        value = -float(gained.sum()) + slope_precision / 2 * off @ off + bias_precision / 2 * biases @ biases
+        by_slope = np.tensordot(stacked, residual, 2) + slope_precision * off
+        return value, np.concatenate([by_slope, residual.sum(axis=0) + bias_precision * biases])
 
     start = np.concatenate([prior, np.zeros(classes)])
     fitted = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300}).x
-    slopes = dict(zip(names, fitted[:experts].tolist(), strict=True))
-    return Posterior(slopes, fitted[experts:], np.bincount(labels, minlength=classes) > 0)
+    return fitted[:experts], fitted[experts:]
 
 
 def cross_fitted(

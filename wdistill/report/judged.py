@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from wdistill.core.errors import printable
+from wdistill.methods.pilots import UNFORESEEN_AFTER
 from wdistill.methods.statistics import Interval
 from wdistill.report.tables import Grid
 from wdistill.report.words import MINUS, count, listed
@@ -37,7 +38,10 @@ def _gained(metric: str, gains: Sequence[PoolGain]) -> str:
     intervals = [each.gain for each in gains]
     if metric == "accuracy":
         return f"{_number(intervals, 100.0, '+', 1)} points"
-    return f"{_number(intervals, 1.0, '+')} of {metric}"
+    if metric in UNFORESEEN_AFTER or len(gains) > 1:
+        return f"{_number(intervals, 1.0, '+')} of {metric}"
+    value, low, high = (_text(each, 1.0, "+", 3) for each in (intervals[0].value, intervals[0].low, intervals[0].high))
+    return f"{value} of {metric} (these rows alone leave open {low} to {high}; how far students are from it was never tried)"
 
 
 def decisions(outcomes: Sequence[Outcome]) -> list[str]:
@@ -50,21 +54,23 @@ def decisions(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _decision(student: JudgedStudent) -> str:
-    if student.costs is not None:
-        return "for the class of least expected cost"
-    if not student.accepted:
-        return f"for the most likely class: {_why_no_other(student)}"
     where = {
-        "gold": "found on the gold rows, which it was not trained on",
-        "pool": "found on the pool with the corrected targets as its truth, since it knows the gold rows by heart",
+        "gold": "on the gold rows, which it was not trained on",
+        "pool": "on the pool with the corrected targets as its truth, since it knows the gold rows by heart",
         "": "",
     }[student.fitted_on]
+    if student.costs is not None:
+        return "for the class of least expected cost" + (f", its probabilities recalibrated {where}" if where else "")
+    if not student.accepted:
+        if student.metric == "cost":
+            return f"for the most likely class: that of least expected cost cost more, {where}"
+        return f"for the most likely class: {_why_no_other(student)}"
     if len(student.classes) == 2:
         above = float(student.decision.thresholds[1])
-        return f"for class {student.classes[1]} from a probability of {above:.3g} on: {where}"
+        return f"for class {student.classes[1]} from a probability of {above:.3g} on: found {where}"
     largest = sorted(np.argsort(np.abs(student.offsets), kind="stable")[::-1][:NAMED])
     offsets = ", ".join(f"{student.classes[c]} {student.offsets[c]:+.2f}".replace("-", MINUS) for c in largest)
-    return f"for the largest log-probability plus offset ({offsets}): {where}"
+    return f"for the largest log-probability plus offset ({offsets}): found {where}"
 
 
 def _why_no_other(student: JudgedStudent) -> str:
@@ -111,13 +117,16 @@ def _cell(measured: Sequence[Measured], which: Literal["likely", "decided"]) -> 
 def _number(intervals: Sequence[Interval], scale: float = 1.0, sign: str = "", digits: int = 3) -> str:
     """The value with its 95 % interval; of several trials, their mean and standard deviation."""
 
-    def text(value: float) -> str:
-        return f"{scale * value:{sign}.{digits}f}".replace("-", MINUS)
-
     values = [each.value for each in intervals]
     if len(values) > 1:
-        return f"{text(float(np.mean(values)))} ± {scale * float(np.std(values, ddof=1)):.{digits}f}"
-    return f"{text(values[0])} ({text(intervals[0].low)} to {text(intervals[0].high)})"
+        spread = scale * float(np.std(values, ddof=1))
+        return f"{_text(float(np.mean(values)), scale, sign, digits)} ± {spread:.{digits}f}"
+    value, low, high = (_text(each, scale, sign, digits) for each in (values[0], intervals[0].low, intervals[0].high))
+    return f"{value} ({low} to {high})"
+
+
+def _text(value: float, scale: float, sign: str, digits: int) -> str:
+    return f"{scale * value:{sign}.{digits}f}".replace("-", MINUS)
 
 
 def terminal_lines(outcomes: Sequence[Outcome]) -> Iterator[Table | str]:

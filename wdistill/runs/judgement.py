@@ -27,19 +27,20 @@ class JudgedStudent:
 
     metric: str
     classes: tuple[str, ...]  # (K,) their names
-    offsets: tuple[float, ...]  # (K,) added to log-probabilities before a class is decided
-    costs: tuple[tuple[float, ...], ...] | None  # (K, K) of deciding j where i is true
-    fitted_on: Literal["gold", "pool", ""]  # rows that the offsets were sought on; "": the metric needs none
-    accepted: bool  # whether offsets gained, on rows that they were not fitted to
+    offsets: tuple[float, ...]  # (K,) added to slope · log-probabilities before a class is decided
+    costs: tuple[tuple[float, ...], ...] | None  # (K, K) of deciding j where i is true; None: the most likely class, shifted
+    fitted_on: Literal["gold", "pool", ""]  # rows that the decision was sought on; "": the metric needs none
+    accepted: bool  # whether it gained, or with costs lost nothing, on rows that it was not fitted to
     measured_on: Literal["test", "gold", ""]  # gold: out of fold
     rows: int  # of these
     overall: tuple[Measured, ...]  # the metric, accuracy, and what belongs to it
     by_class: tuple[Measured, ...]  # of the ten worst classes, and of that of the metric
+    slope: float = 1.0  # of the log-probabilities, which are recalibrated where there are costs
 
     @property
     def decision(self) -> Decision:
         """A class from probabilities."""
-        return Decision(np.array(self.offsets), None if self.costs is None else np.array(self.costs))
+        return Decision(np.array(self.offsets), None if self.costs is None else np.array(self.costs), self.slope)
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class PoolGain:
     arm: str
     base: str
     metric: str
-    gain: Interval  # more is better
+    gain: Interval  # more is better; of metrics without trials, only with what the judged rows leave open
     rows: int
 
 

@@ -199,7 +199,8 @@ def export_run(
     example = torch.zeros(1, *shape[1:], dtype=getattr(torch, dtype)) if dtype.startswith("int") else noise
     made_of = {name: state[name] for name in ("class_names", "columns") if name in state}
     if (judged := outcome.judgement.students.get(arm)) is not None:
-        made_of["decision"] = {"metric": judged.metric, "offsets": judged.offsets, "costs": judged.costs}
+        numbers = {"offsets": judged.offsets, "slope": judged.slope, "costs": judged.costs}
+        made_of["decision"] = {"metric": judged.metric, **numbers}
     provenance = provenance_of(outcome, state["identity"], arm)
     source = None if arguments else network
     description = export_student(student, example, folder, source, made_of, onnx=onnx, provenance=provenance)
@@ -232,7 +233,8 @@ def _decision(description: Mapping[str, Any]) -> Decision:
     """The decision that was exported, or that for the most likely class."""
     stored = description.get("decision") or {"offsets": [0.0] * int(description["classes"]), "costs": None}
     costs = stored["costs"]
-    return Decision(np.array(stored["offsets"], np.float64), None if costs is None else np.array(costs, np.float64))
+    offsets = np.array(stored["offsets"], np.float64)
+    return Decision(offsets, None if costs is None else np.array(costs, np.float64), stored.get("slope", 1.0))
 
 
 def _copy(student: nn.Module) -> nn.Module:

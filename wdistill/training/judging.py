@@ -1,8 +1,8 @@
 """The final students of a run, judged once all arms are trained: their decisions, their metric, and the pool's word.
 
-The offsets of a decision are sought on rows that tell how the student will do: on gold rows, where it was not trained on
-them; else it knows them by heart, and the unlabeled rows take their place, with the corrected targets as their truth. Only
-the numbers are kept, in the state of the run.
+A decision is sought on rows that tell how the student will do: on gold rows, where it was not trained on them; else it
+knows them by heart, and the unlabeled rows take their place, with the corrected targets as their truth. Only the numbers
+are kept, in the state of the run.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from wdistill.methods.best import correct_targets
-from wdistill.methods.context import MethodArm
+from wdistill.methods.context import MethodArm, one_hot
 from wdistill.methods.crossfit import Ints, folds_of
 from wdistill.methods.decision import Decision, choose_decision
 from wdistill.methods.gold_design import GoldDesign
-from wdistill.methods.metric import PLAIN, Metric, most_likely
-from wdistill.methods.pilots import PilotPredictions, forecast
+from wdistill.methods.metric import PLAIN, Metric
+from wdistill.methods.pilots import UNFORESEEN_AFTER, PilotPredictions, forecast
 from wdistill.methods.reached import companions, reached, reached_by_class
 from wdistill.runs.arms import folder_of
 from wdistill.runs.checkpoints import CheckpointStore
@@ -124,15 +124,16 @@ class _Judges:
     def student(self, arm: str, metric: Metric) -> JudgedStudent:
         """The decision of an arm's student, and what it reaches on test rows, or out of fold on gold rows."""
         gold, test, names = self.unseen_gold(arm), self.prepared.splits.get("test"), self.prepared.class_names
-        decision, accepted, judged = Decision(np.zeros(len(names)), metric.costs), False, None
+        decision, accepted, judged = Decision(np.zeros(len(names))), False, None
+        needed = metric.of_counts is not None or metric.costs is not None
         if gold is not None:
             predictions, labels = self.predict(arm, gold), _labels(gold)
             folds = folds_of(labels, seed=self.seed, same=gold.same, groups=gold.design.groups)
             choice = choose_decision(metric, predictions, labels, folds, gold.design.weights, gold.design.groups)
             decision, accepted = choice.decision, choice.accepted
-            out_of_fold = most_likely(choice.out_of_fold) if accepted else decision(predictions)
+            out_of_fold = metric.decide(choice.out_of_fold) if accepted else decision(predictions)
             judged = _Judged("gold", predictions, labels, out_of_fold, gold.design)
-        elif metric.of_counts is not None:
+        elif needed:
             folds = folds_of(np.zeros(len(self.rows), np.int64), seed=self.seed)
             choice = choose_decision(metric, self.predict(arm, self.pool), self.targets, folds)
             decision, accepted = choice.decision, choice.accepted
@@ -144,22 +145,24 @@ class _Judges:
             classes=names,
             offsets=tuple(decision.offsets.tolist()),
             costs=None if decision.costs is None else tuple(map(tuple, decision.costs.tolist())),
-            fitted_on="" if metric.of_counts is None else "pool" if gold is None else "gold",
+            fitted_on="" if not needed else "pool" if gold is None else "gold",
             accepted=accepted,
             measured_on="" if judged is None else judged.on,
             rows=0 if judged is None else len(judged.labels),
             overall=() if judged is None else judged.overall(metric, names),
             by_class=() if judged is None else judged.by_class(metric, names),
+            slope=decision.slope,
         )
 
     def gain(self, arm: str, base: str, metric: Metric, decisions: Mapping[str, Decision]) -> PoolGain:
         """What an arm's student gains over that of another, as the corrected targets judge both."""
         plain, corrected = (self.predict(name, self.pool) for name in (base, arm))
-        if decisions and not metric.ranking:
+        if decisions and metric.costs is not None:  # a cost decides by itself, which need not be as the student decides
+            plain, corrected = (one_hot(decisions[n](p), p.shape[1]) for n, p in ((base, plain), (arm, corrected)))
+        elif decisions and not metric.ranking:
             plain, corrected = decisions[base].shifted(plain), decisions[arm].shifted(corrected)
-        return PoolGain(
-            arm, base, metric.name, forecast(PilotPredictions(self.targets, plain, corrected), metric), len(self.rows)
-        )
+        gain = forecast(PilotPredictions(self.targets, plain, corrected), metric, UNFORESEEN_AFTER)
+        return PoolGain(arm, base, metric.name, gain, len(self.rows))
 
 
 @dataclass(frozen=True, eq=False)
