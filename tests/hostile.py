@@ -1,18 +1,24 @@
-"""A table read in a process of its own, with its memory and time measured: for files that mean harm."""
+"""Files read in a process of their own, with its memory and time measured: for files that mean harm."""
 
 from __future__ import annotations
 
 import multiprocessing
 import resource
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from wdistill.core.errors import WdistillError
+import wdistill
+from wdistill.cli.entry import parser
+from wdistill.core.errors import FileError, WdistillError
+from wdistill.methods.metric_text import read_costs
+from wdistill.report.verify import verify
 from wdistill.tables.formats.table import open_tables
 
+Read = Callable[[list[str]], int]  # what the paths are; a function of a module, so that another process finds it
 BEYOND = 256 << 20  # bytes that reading may need beyond the size of the file
 SECONDS = 5.0
 CEILING = 2 << 30  # bytes of addresses beyond those at the start; the machine is not to suffer
@@ -20,7 +26,7 @@ CEILING = 2 << 30  # bytes of addresses beyond those at the start; the machine i
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the reading of a table ended: rows, or the message of an error, or neither where the process died."""
+    """How the reading ended: rows, or the message of an error, or neither where the process died."""
 
     rows: int | None
     error: str  # class and message of a declared error, of any other one with "undeclared" before it
@@ -29,13 +35,13 @@ class Outcome:
     exit: int | None  # of the process: a signal as a negative number
 
 
-def outcome(sources: Sequence[object], matrices: Sequence[str] = ("teacher",), vectors: Sequence[str] = ()) -> Outcome:
-    """Read the one table that the sources are, and keep nothing of it."""
+def outcome(sources: Sequence[object], read: Read) -> Outcome:
+    """Read what the sources are, and keep nothing of it."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.hostile"])
     ours, theirs = context.Pipe(duplex=False)
     start = time.monotonic()
-    child = context.Process(target=_child, args=(theirs, [str(source) for source in sources], matrices, vectors))
+    child = context.Process(target=_child, args=(theirs, [str(source) for source in sources], read))
     child.start()
     theirs.close()
     child.join(4 * SECONDS)
@@ -50,11 +56,15 @@ def outcome(sources: Sequence[object], matrices: Sequence[str] = ("teacher",), v
 
 
 def harmless(
-    *sources: Path, words: Sequence[str] = (), matrices: Sequence[str] = ("teacher",), vectors: Sequence[str] = ()
+    *sources: Path,
+    words: Sequence[str] = (),
+    matrices: Sequence[str] = ("teacher",),
+    vectors: Sequence[str] = (),
+    read: Read | None = None,
 ) -> Outcome:
-    """Check that a table is read, or refused with these words, within the bounds of memory and time."""
-    got = outcome(sources, matrices, vectors)
-    size = sum(source.stat().st_size for source in sources)
+    """Check that a table, or what `read` reads, is read, or refused with these words, within bounds of memory and time."""
+    got = outcome(sources, read or partial(rows_of, matrices=matrices, vectors=vectors))
+    size = sum(each.stat().st_size for source in sources for each in ([source] if source.is_file() else source.iterdir()))
     assert got.exit == 0, f"the process ended with {got.exit} after {got.seconds:.1f} s"
     assert not got.error.startswith("undeclared"), got.error
     assert got.memory <= BEYOND + size, f"{got.memory >> 20} MB for a file of {size} bytes: {got.error or got.rows}"
@@ -65,19 +75,53 @@ def harmless(
     return got
 
 
+# ways of reading: from paths to how much was read ---------------------------------------------------------------------
+
+
+def rows_of(sources: list[str], matrices: Sequence[str], vectors: Sequence[str]) -> int:
+    """The one table that the sources are."""
+    (table,) = open_tables(sources, option="--unlabeled")
+    return sum(len(chunk.ids) for chunk in table.chunks(matrices, vectors))
+
+
+def verified(sources: list[str]) -> int:
+    """A file of weights, by `wdistill verify`."""
+    _, states = verify(Path(sources[0]))
+    if any(state.is_bad for state in states):
+        raise FileError("damaged", where=sources[0])
+    return len(states)
+
+
+def inspected(sources: list[str]) -> int:
+    """A file of weights, by `wdistill inspect`."""
+    arguments = parser().parse_args(["inspect", sources[0], "--picture", f"{sources[0]}.png"])
+    arguments.run(arguments)
+    return 1
+
+
+def loaded(sources: list[str]) -> int:
+    """A saved rule."""
+    wdistill.load(sources[0])
+    return 1
+
+
+def costs(sources: list[str]) -> int:
+    """A matrix of costs."""
+    return len(read_costs(Path(sources[0])))
+
+
 def status(field: str) -> int:
     """A figure of this process in bytes: VmHWM, VmRSS, VmSize."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{field}:"))
 
 
-def _child(pipe: Connection, sources: list[str], matrices: Sequence[str], vectors: Sequence[str]) -> None:
+def _child(pipe: Connection, sources: list[str], read: Read) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (status("VmSize") + CEILING, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     before, start, rows, error = status("VmRSS"), time.process_time(), None, ""
     try:
-        (table,) = open_tables(sources, option="--unlabeled")
-        rows = sum(len(chunk.ids) for chunk in table.chunks(matrices, vectors))
+        rows = read(sources)
     except WdistillError as declared:
         error = f"{type(declared).__name__}: {declared}"
     except Exception as other:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -17,13 +18,14 @@ from hypothesis import strategies as st
 
 from tests.answer_forms import ANSWERS, BATCHES, CLASSES, GOLD, Rows, gold_csv, make, part, texts
 from wdistill import advise_answers, cli, correct, read_answers
+from wdistill.answers.batch_files import read_batch_file
 from wdistill.answers.classes import make_classes, ordered, plain
 from wdistill.answers.gold_labels import read_gold_labels
 from wdistill.answers.logprobs import class_probabilities
 from wdistill.answers.pool import AnswerPool, Survey, open_pool, survey
 from wdistill.answers.request import AnswerOptions, Sources
 from wdistill.answers.said import read_text
-from wdistill.core.errors import InputError, WdistillError, WdistillWarning
+from wdistill.core.errors import FileError, InputError, WdistillError, WdistillWarning
 from wdistill.tables.output import read_record
 
 ROWS = make(300)
@@ -475,3 +477,25 @@ def test_flags_of_answers_and_of_tables_are_not_mixed(tmp_path: Path, capsys: py
 def test_rows_of_the_test_are_made_the_same_every_time() -> None:
     again: Rows = make(300)
     assert again.texts == ROWS.texts and np.array_equal(again.teacher, ROWS.teacher)
+
+
+@pytest.mark.parametrize("part", ['"data": 5', '"annotations": [3]', '"annotations": [{"result": ["x"]}]'])
+def test_a_task_of_label_studio_that_is_none_is_an_error_of_ours(tmp_path: Path, part: str) -> None:
+    good = '{"data": {"id": 1}, "annotations": [{"result": [{"value": {"choices": ["a"]}}]}]}'
+    (tmp_path / "gold.json").write_text(f'[{good}, {{"data": {{"id": 2}}, "annotations": [], {part}}}]')
+    with pytest.raises(InputError, match="not a task of Label Studio"):
+        read_gold_labels(str(tmp_path / "gold.json"))
+
+
+def test_gold_labels_that_are_no_text_are_an_error_of_ours(tmp_path: Path) -> None:
+    bad = pa.StringArray.from_buffers(2, pa.array([0, 1, 2], pa.int32()).buffers()[1], pa.py_buffer(b"a\xa5"))
+    pq.write_table(pa.table({"id": ["1", "2"], "label": bad}), tmp_path / "gold.parquet", write_statistics=False)
+    with pytest.raises(FileError, match="cannot be read as parquet"):
+        read_gold_labels(str(tmp_path / "gold.parquet"))
+
+
+@pytest.mark.parametrize("body", ['{"choices": [{"message": {"content": 5}}]}', '{"choices": []}, "status_code": 1e999'])
+def test_a_line_of_a_batch_with_impossible_values_is_an_error_of_ours(tmp_path: Path, body: str) -> None:
+    (tmp_path / "a.jsonl").write_text(f'{{"custom_id": "1", "response": {{"body": {body}}}}}\n')
+    with pytest.raises(FileError, match="line 1"):
+        list(read_batch_file(tmp_path / "a.jsonl", "--answers"))

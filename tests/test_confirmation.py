@@ -269,7 +269,7 @@ def test_the_sentences_of_advise_have_the_numbers_of_the_lines(stored: list[Line
     text = " ".join((confirmation.HERE.parent / "docs" / "advise.md").read_text().split())
     said = forecasts(known)
     forecast, observed = (float(np.mean(each)) for each in zip(*said.cells.values(), strict=True))
-    assert f"in {round(said.within * len(said.cells))} of {len(said.cells)} tasks and sizes" in text
+    assert f"in {said.near} of {len(said.cells)} tasks and sizes" in text
     assert f"It said {forecast:+.2f} points in the mean, and {observed:+.2f} came" in text
     assert (
         f"was {said.rms:.2f} points; that of always saying the mean, which nobody knows beforehand, {said.constant_rms:.2f}"

@@ -17,11 +17,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from tests.hostile import harmless
 from wdistill.core import store
 from wdistill.core.errors import ConfigError, FileError, InputError, WdistillWarning
 from wdistill.core.sealed import digest_of
+from wdistill.training import export
 from wdistill.training.export import export_student, load_student
-from wdistill.training.models.networks import CNN, MLP
+from wdistill.training.models.networks import CNN, EXAMPLES, MLP, build
 
 torch.set_num_threads(1)
 
@@ -264,6 +266,72 @@ def test_arguments_that_build_nothing_are_refused(damaged: Path) -> None:
     path.write_text(json.dumps(description | {"digest": digest_of(description)}))
     with pytest.raises(FileError, match="depth"):
         load_student(damaged)
+
+
+def described(folder: Path, **fields: Any) -> None:
+    """Change a description, and its digest with it."""
+    path = folder / "student.json"
+    description = {name: value for name, value in (json.loads(path.read_text()) | fields).items() if name != "digest"}
+    path.write_text(json.dumps(description | {"digest": digest_of(description)}))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"decision": 5},
+        {"decision": {}},
+        {"decision": {"offsets": ["x"] * 3, "costs": None}},
+        {"decision": {"offsets": ["1"] * 3, "costs": None}},
+        {"decision": {"offsets": [0.0] * 7, "costs": None}},
+        {"decision": {"offsets": [0.0, 0.0, float("nan")], "costs": None}},
+        {"decision": {"offsets": [0.0, 0.0, 10**400], "costs": None}},
+        {"decision": {"offsets": [0.0] * 3, "costs": [[1], [2, 3]]}},
+        {"decision": {"offsets": [0.0] * 3, "costs": [[0, 1], [1, 0]]}},
+        {"classes": None},
+        {"classes": 10**15},
+    ],
+    ids=str,
+)
+def test_a_decision_that_is_none_is_refused(damaged: Path, fields: dict[str, Any]) -> None:
+    described(damaged, **fields)
+    with pytest.raises(FileError, match="decision cannot be read"):
+        load_student(damaged)
+
+
+def rebuilt(sources: list[str]) -> int:
+    return len(list(load_student(sources[0]).parameters()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"network": "mlp", "arguments": {"inputs": 20_000, "classes": 2, "hidden": [20_000]}}, "do not fit the network"),
+        ({"network": "mlp", "arguments": {"inputs": 1, "classes": 2, "hidden": [1] * 500_000}}, "more than"),
+        ({"network": "resnet_cifar", "arguments": {"channels": 1, "classes": 2, "depth": 9_000_002}}, "more than"),
+        ({"network": "mlp", "arguments": {"inputs": 2**62, "classes": 2**62, "hidden": []}}, "do not build its network"),
+        ({"network": "mobilenet", "arguments": {"channels": 1, "classes": 2, "width": 1e308}}, "do not build its network"),
+        ({"notes": [[]] * 2_000_000}, "values"),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_a_description_of_a_huge_network_needs_little_memory(damaged: Path, fields: dict[str, Any], words: str) -> None:
+    described(damaged, **fields)
+    harmless(damaged, read=rebuilt, words=[words])
+
+
+@pytest.mark.parametrize("spec", EXAMPLES.values())
+def test_every_network_that_can_be_named_is_rebuilt(tmp_path: Path, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "_program", lambda *_: (None, "not tried"))
+    monkeypatch.setattr(export, "_logits", lambda *_: torch.zeros(2, 10))
+    torch.manual_seed(1)
+    network = build(spec)
+    with pytest.warns(WdistillWarning, match="not tried"):
+        export_student(network, torch.zeros(1, 4), tmp_path, None)
+    for (name, value), stored in zip(
+        network.state_dict().items(), load_student(tmp_path).state_dict().values(), strict=True
+    ):
+        assert stored.device.type == "cpu" and torch.equal(value, stored), name
 
 
 class Pair(nn.Linear):

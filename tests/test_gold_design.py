@@ -317,6 +317,12 @@ BAD_TABLES: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
     "no such inclusion": ({"inclusions": CHANCES}, ["--inclusion", "inclusoin"], ["no column", "'inclusions', which looks"]),
     "zero": ({"inclusion": np.where(CHANCES > 0.2, 0.0, 0.1)}, [], ["no inclusion probabilities", "50 others", "ids 0, 3"]),
     "above one": ({"inclusion": 20 * CHANCES}, [], ["no inclusion probabilities", "at most 1", "column 'inclusion'"]),
+    "next to nothing": (
+        {"inclusion": np.full(150, 1e-310)},
+        [],
+        ["150 others, such as 1e-310", "column 'inclusion'", "ids 0, 1"],
+    ),
+    "huge": ({"inclusion": np.full(150, "1" + "0" * 400)}, [], ["150 others, such as inf", "column 'inclusion'"]),
     "nan": ({"inclusion": HALF}, [], ["2 rows without a number", "ids 0, 1", "to teach"]),
     "text": ({"inclusion": np.full(150, "often")}, [], ["150 rows without a number"]),
     "one group": ({"group": np.full(150, "d")}, [], ["all gold rows belong together", "one group of 150 rows"]),

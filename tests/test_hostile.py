@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import math
@@ -19,15 +20,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.hostile import harmless
+from tests.hostile import costs, harmless, inspected, loaded, verified
 from tests.reliability import fuzz
+from tests.reliability.seeds import rows_of_table, seeds
+from tests.tables import columns
+from wdistill import Evidence, debiased, load
 from wdistill.cli import main
 from wdistill.core.errors import FileError, InputError, WdistillError
+from wdistill.core.sealed import seal
 from wdistill.tables.formats.nesting import DEPTH_LIMIT, Nesting
 from wdistill.tables.formats.pages import Guard
 from wdistill.tables.formats.schema import Location
 from wdistill.tables.formats.table import open_tables
+from wdistill.tables.output import RECORD
 from wdistill.training.files import read_data
+from wdistill.weights.saved import to_bytes
 
 
 def text(path: Path, content: str | bytes) -> Path:
@@ -460,22 +467,146 @@ def test_a_damaged_parquet_page_is_an_error_where_it_has_a_checksum(tmp_path: Pa
 
 def test_a_parquet_file_that_declares_no_rows_but_has_some_is_refused(tmp_path: Path) -> None:
     """Two flipped bits of the footer: they had made a table without rows of it."""
-    origin, damaged = fuzz.mutant(0, 563_737)
+    origin, files = fuzz.mutant("tables", 0, 563_737)
+    damaged = files[origin.file]
     assert sum(a != b for a, b in zip(origin.content, damaged, strict=True)) == 1
     with pytest.raises(FileError, match="no rows declared"):
-        fuzz.value(text(tmp_path / origin.file, damaged))
+        rows_of_table(text(tmp_path / origin.file, damaged))
 
 
 @pytest.mark.slow
 def test_no_flipped_bit_of_a_parquet_file_with_checksums_changes_its_rows(tmp_path: Path) -> None:
     """A sample: all 58,984 flips of the fuzzer's two files were tried once, and none changed a row."""
-    for seed in (seed for seed in fuzz.seeds() if seed.name.startswith("parquet") and seed.covered):
+    for seed in (seed for seed in seeds("tables") if seed.name.startswith("parquet") and seed.covered):
         path, draw = text(tmp_path / seed.file, seed.content), Random(0)
-        good = fuzz.value(path)
+        good = rows_of_table(path)
         footer = len(seed.content) - 8 - int.from_bytes(seed.content[-8:-4], "little")
         bits = [8 * draw.randrange(footer, len(seed.content)) + draw.randrange(8) for _ in range(400)]
         for bit in [*bits, *(draw.randrange(8 * len(seed.content)) for _ in range(200))]:
             damaged = bytearray(seed.content)
             damaged[bit // 8] ^= 1 << bit % 8
             with contextlib.suppress(FileError, InputError):
-                assert fuzz.value(text(path, bytes(damaged))) == good, bit
+                assert rows_of_table(text(path, bytes(damaged))) == good, bit
+
+
+# files of weights, saved rules and costs
+
+
+def sealed_weights(path: Path, record: Any = None, *, raw: bytes = b"", ids: Any = ("a",)) -> Path:
+    """A file of weights with a record, or with these bytes as its record."""
+    kinds = pa.schema([("id", pa.string()), ("weight", pa.float32())])
+    table = pa.table({"id": ids, "weight": np.ones(len(ids), np.float32)}, kinds)
+    pq.write_table(
+        table.replace_schema_metadata({RECORD: raw or seal(record)}), path, compression="zstd", write_statistics=False
+    )
+    return path
+
+
+def archive(path: Path, members: dict[str, Any], *, compressed: bool = True) -> Path:
+    """An archive of bytes, or of an iterable of bytes, by name."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED, compresslevel=1) as target:
+        for name, content in members.items():
+            with target.open(name, "w") as member:
+                member.writelines([content] if isinstance(content, bytes) else content)
+    return path
+
+
+def npy(dtype: str, shape: tuple[int, ...], content: bytes = b"") -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return stream.getvalue() + content
+
+
+BLANK = b" " * (1 << 20)
+DIGEST = {"sha256": "0" * 64}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("read", [verified, inspected])
+def test_records_that_grow_too_much_are_refused(tmp_path: Path, read: Any) -> None:
+    said = "damaged" if read is verified else "record"
+    columns = {"id.npy": npy("<i8", (1,), bytes(8)), "weight.npy": npy("<f4", (1,), bytes(4))}
+    harmless(archive(tmp_path / "x.npz", {**columns, "record.json": [BLANK] * 400}), read=read, words=[said])
+    many = seal({**DIGEST, "warnings": [[]] * 3_000_000})
+    harmless(archive(tmp_path / "x.npz", {"record.json": many}, compressed=False), read=verified, words=["damaged"])
+    harmless(sealed_weights(tmp_path / "x.parquet", raw=many), read=read, words=[said])
+    harmless(sealed_weights(tmp_path / "x.parquet", raw=b"[" * (90 << 20)), read=read, words=[said])
+
+
+@pytest.mark.slow
+def test_weights_whose_strings_grow_too_much_are_refused(tmp_path: Path) -> None:
+    harmless(sealed_weights(tmp_path / "x.parquet", DIGEST, ids=["x" * 1_000_000] * 400), read=verified, words=["damaged"])
+    harmless(sealed_weights(tmp_path / "x.parquet", DIGEST, ids=["x" * 60_000_000]), read=verified, words=["damaged"])
+
+
+def of_rule(text: str) -> bytes:
+    return npy("|u1", (len(text),), text.encode())
+
+
+@pytest.mark.slow
+def test_rules_that_grow_too_much_or_are_none_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    bomb = {"rule.json.npy": [npy("|u1", (400 << 20,)), *[BLANK] * 400]}
+    harmless(archive(path, bomb), read=loaded, words=["not a fitted rule", "compressed"])
+    state = base64.b64encode(path.read_bytes()).decode()
+    harmless(
+        sealed_weights(tmp_path / "x.parquet", {"state": state, "histogram": None}), read=inspected, words=["its record"]
+    )
+    many = '{"wdistill":3,"rule":' + "[" + "[]," * 6_000_000 + "0]}"
+    for members, said in (
+        ({"rule.json.npy": npy("|u1", (2**50,))}, "shape"),
+        ({"rule.json": b'{"wdistill":3,"rule":{"name":"oracle"}}'}, "not a fitted rule"),
+        ({"rule.json.npy": of_rule(many)}, "values"),
+        ({"rule.json.npy": of_rule('{"wdistill":3,"rule":{"product":[]}}')}, "a product of no rules"),
+        (
+            {"rule.json.npy": of_rule('{"wdistill":3,"rule":{"name":"threshold","threshold":NaN,"confidence":"margin"}}')},
+            "nan",
+        ),
+        (
+            {"rule.json.npy": of_rule('{"wdistill":3,"rule":{"name":"oracle"}}'), "y.npy": npy("|O", (1,), bytes(8))},
+            "object",
+        ),
+        ({f"{i}.npy": b"" for i in range(9000)}, "table of contents"),
+    ):
+        harmless(archive(path, members, compressed=False), read=loaded, words=["not a fitted rule", said])
+    assert harmless(archive(path, {"rule.json.npy": of_rule('{"wdistill":3,"rule":{"name":"oracle"}}')}, compressed=False),
+                    read=loaded).rows  # fmt: skip
+
+
+@pytest.mark.parametrize("change", ["points", "wrong", "k"])
+def test_a_rule_whose_parts_do_not_fit_is_refused(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "rule.npz"
+    gold = columns(1, 40, 3)
+    text(path, to_bytes(debiased.fit(Evidence(gold["label"], gold["teacher"], gold["student"]))))
+    with np.load(path) as arrays:
+        changed = dict(arrays)
+    if change == "k":
+        changed["rule.json"] = np.frombuffer(re.sub(rb'"k": \d+', b'"k": 41', changed["rule.json"].tobytes()), np.uint8)
+    else:
+        changed[f"rule.{change}"] = changed[f"rule.{change}"][:-1]
+    np.savez(path, **changed)
+    with pytest.raises(FileError, match="not a fitted rule"):
+        load(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("c.npy", npy("<f8", (2**44, 2))),
+        ("c.npy", npy("<f8", (2, 2), bytes(32)).replace(b"'shape'", b"'sha(e'")),
+        ("c.npy", npy("<c16", (2, 2), bytes(64))),
+        ("c.npy", npy("<M8[s]", (2, 2), bytes(32))),
+        ("c.npy", npy("|V16", (2, 2), bytes(64))),
+        ("c.npy", npy("<U1", (2, 2), b"1\0\0\0" * 4)),
+        ("c.json", b"[" + b"[]," * 10_000_000 + b"0]"),
+        ("c.json", b"[" + b'{"a":0},' * 4_000_000 + b"0]"),
+        ("c.json", b'[[0,"1"],[1,0]]'),
+        ("c.json", b"[[0,true],[1,0]]"),
+        ("c.json", b"[[0,1" + b"0" * 400 + b"],[1,0]]"),
+        ("c.csv", b"0," * 16_000_000),
+        ("c.csv", b"0\n" * 16_000_000),
+    ],
+)
+def test_files_of_costs_that_hold_anything_but_numbers_are_refused(tmp_path: Path, name: str, content: bytes) -> None:
+    harmless(text(tmp_path / name, content), read=costs, words=["not a cost matrix"])

@@ -31,7 +31,7 @@ def fitted(m: int = 60, seed: int = 0) -> Debiased:
         confidence=margin,
         targets="soft",
         estimate="paper",
-        k=3,
+        k=min(3, m),
         classes=3,
         points=np.stack([margins, random.random(m)], axis=1),
         wrong=random.random(m) > margins,

@@ -17,7 +17,8 @@ from wdistill import MLP, Recipe, Report, arm, best, distill, export_student, lo
 from wdistill.core.errors import ConfigError, InputError, StorageError, WdistillError
 from wdistill.methods.context import MethodArm
 from wdistill.methods.decision import reachable
-from wdistill.methods.metric import parse_metric
+from wdistill.methods.interval import estimate
+from wdistill.methods.metric import LARGEST_COST, SMALLEST_COST, cost_metric, parse_metric
 from wdistill.methods.metric_text import metric_of, read_costs, written_out
 from wdistill.methods.statistics import Interval
 from wdistill.report.judged import decisions, grids, pool_sentences, terminal_lines
@@ -318,12 +319,40 @@ def test_costs_are_read_from_every_kind_of_file(tmp_path: Path) -> None:
         ("a.json", b"[" * 50_000),
         ("a.json", b'{"a": 1}'),
         ("a.npy", b"junk"),
+        ("a.json", b'[[0,"1"],[1,0]]'),
+        ("a.json", b"[[0,1" + b"0" * 400 + b"],[1,0]]"),
+        ("a.json", b"[[0,true],[1,0]]"),
+        ("a.csv", b"0,1\n1,1e\n"),
     ],
 )
 def test_files_that_hold_no_costs_are_errors_of_ours(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(WdistillError, match="not a cost matrix"):
         read_costs(tmp_path / name)
+
+
+@pytest.mark.parametrize("costs", ["[[0, 1" + "0" * 400 + "], [1, 0]]", "[[0, null], [1, 0]]", "[[0, 1], [1]]", "[1]", "["])
+def test_costs_written_out_that_are_none_are_errors_of_ours(costs: str) -> None:
+    with pytest.raises(WdistillError, match="not a cost matrix"):
+        metric_of(f"cost:{costs}", "ab")
+
+
+@pytest.mark.parametrize(
+    "costs", ["[[0, 5e-324], [1e-320, 0]]", "[[0, 1e308], [1e308, 0]]", "[[0, 1e999], [1, 0]]", "[[0, -1], [1, 0]]"]
+)
+def test_costs_beyond_all_bounds_are_errors_that_name_them(costs: str) -> None:
+    with pytest.raises(WdistillError, match=r"true 0, decided 1 costs (4.9\d*e-324|1e\+308|inf|-1)"):
+        metric_of(f"cost:{costs}", "ab")
+
+
+@pytest.mark.parametrize("unit", [SMALLEST_COST, 1e-9, 1e9, LARGEST_COST / 1000])
+def test_a_cost_and_its_interval_scale_with_their_unit(unit: float) -> None:
+    rng = np.random.default_rng(0)
+    p, y, w = rng.dirichlet(np.ones(3), 50), rng.integers(0, 3, 50), 1 / rng.uniform(1e-3, 1, 50)
+    costs = np.array([[0.0, 1, 4], [2, 0, 1], [900, 3, 0]])
+    plain, scaled = (estimate(cost_metric(each), p, y, w) for each in (costs, costs * unit))
+    for one, other in ((plain.value, scaled.value), (plain.low, scaled.low), (plain.high, scaled.high)):
+        assert other == pytest.approx(one * unit, rel=1e-9, abs=0)
 
 
 def test_a_run_keeps_the_costs_and_not_the_file(tmp_path: Path) -> None:

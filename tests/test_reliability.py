@@ -12,6 +12,7 @@ from tests.killing import child
 from tests.reliability import artefacts, jobs, kept, rot
 from tests.reliability.goals import Goal, goals, page, unproved
 from tests.reliability.kept import Proof
+from tests.reliability.seeds import READERS
 
 pytestmark = pytest.mark.slow
 
@@ -51,8 +52,13 @@ def test_every_row_of_the_table_is_damaged() -> None:
 
 
 def test_a_million_mutants_are_tried_each_once() -> None:
-    parts = [goal.prove.args[0] for goal in goals(True, 0) if goal.name.startswith("mutants")]  # type: ignore[attr-defined]
-    assert [number for part in parts for number in part] == list(range(1_000_000))
+    tried = dict[str, list[int]]()
+    for goal in goals(True, 0):
+        if goal.name.startswith("mutants"):
+            reader, numbers, _ = goal.prove.args  # type: ignore[attr-defined]
+            tried.setdefault(reader, []).extend(numbers)
+    assert {*tried} == {*READERS} and sum(map(len, tried.values())) == 1_000_000
+    assert all(numbers == list(range(len(numbers))) for numbers in tried.values())
 
 
 def test_what_is_proved_at_this_code_is_not_proved_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from tests.reliability import artefacts, cases, faults, foreign, fuzz, joins, ro
 from tests.reliability.hooks import ERRORS
 from tests.reliability.jobs import JOBS, TWO_WORKERS, prepare_process
 from tests.reliability.kept import Proof, code, commit, keep, kept, machine, newest
+from tests.reliability.seeds import READERS
 from wdistill.core.signals import die_with_parent
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -73,17 +74,19 @@ def goals(nightly: bool, seed: int) -> Iterator[Goal]:
     yield Goal("hostile folders, closed streams, missing libraries, odd settings", "every command works, or says why", odd)
     harm = partial(suites.prove, "tests/test_hostile.py", "proof or not proof" if nightly else "not proof")
     yield Goal("files that mean harm", "refused, or read, within 256 MB beyond their size and 5 s", harm)
-    mutants, size = (1_000_000, 50_000) if nightly else (3_000, 3_000)
+    size = 50_000 if nightly else 1_200
     target = "0 crashes, hangs, undeclared errors or silent changes"
-    for first in range(0, mutants, size):
-        numbers = range(first, first + size)
-        prove, part = partial(prove_readers, numbers, seed), f"{first:,} to {first + size - 1:,}"
-        yield Goal("mutants of tables: parquet, npz, npy, csv, jsonl", target, prove, part)
+    for name, reader in READERS.items():
+        mutants = reader.nightly if nightly else reader.mutants
+        for first in range(0, mutants, size):
+            numbers = range(first, min(first + size, mutants))
+            prove, part = partial(prove_reader, name, numbers, seed), f"{numbers[0]:,} to {numbers[-1]:,}"
+            yield Goal(f"mutants of {reader.words}", target, prove, part)
 
 
-def prove_readers(mutants: range, seed: int) -> tuple[int, list[str]]:
-    """Mutants of small files of every format: none may crash, hang, or be read as something else in silence."""
-    report = fuzz.run(mutants, seed)
+def prove_reader(reader: str, mutants: range, seed: int) -> tuple[int, list[str]]:
+    """Mutants of small files: none may crash, hang, or be read as something else in silence."""
+    report = fuzz.run(reader, mutants, seed)
     return len(mutants), [f"{each['what']} ({each['format']}): {each['replay']}" for each in report.failures]
 
 

@@ -2,6 +2,9 @@
 
 python -m tests.reliability.seeded                  all of them, two side by side
 python -m tests.reliability.seeded --only fsync     those whose name has this word
+
+One known bug of such methods cannot be put in: weights through which the gradient flows. Rules return NumPy arrays, which
+carry no graph, and the loop copies them into tensors (training/weigher.py) before the first step.
 """
 
 from __future__ import annotations
@@ -109,7 +112,7 @@ DEFECTS = (
     Defect(
         "sealed records are not compared with their digest",
         "wdistill/core/sealed.py",
-        """ if json.loads(head + "}")["sha256"] == store.digest(text.encode()) else None""",
+        """ if raw[:start] == HEAD + store.digest(text).encode() + MIDDLE else None""",
         "",
         pytest_check("tests/test_seeded.py::test_no_flipped_bit_of_a_record_is_silently_used"),
     ),
@@ -208,9 +211,13 @@ DEFECTS = (
     ),
     Defect(
         "stored rules are unpickled",
-        "wdistill/weights/saved.py",
-        """allow_pickle=False""",
-        """allow_pickle=True""",
+        "wdistill/core/npy.py",
+        """    if dtype.kind not in NUMBERS:
+""",
+        """    if dtype.kind == "O":
+        return npy_format.read_array(opened(), allow_pickle=True)
+    if dtype.kind not in NUMBERS:
+""",
         pytest_check("tests/test_states.py::test_pickles_are_refused_and_not_run"),
     ),
     # runs

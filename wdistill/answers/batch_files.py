@@ -73,7 +73,7 @@ def read_batch_file(path: Path, option: str) -> Iterator[BatchRow]:
             raise _bad_line(option, path, number, found, "custom_id, and response or result")
         try:
             yield _row(record)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
             found = f"{type(error).__name__}: {error}"
             raise _bad_line(option, path, number, found, "the output of an OpenAI, vLLM or Anthropic batch") from None
 
@@ -99,6 +99,8 @@ def _row(record: Mapping[str, Any]) -> BatchRow:
 def _reply(choice: Mapping[str, Any]) -> Reply:
     message = choice.get("message") or {"content": choice.get("text")}
     text = message.get("content")
+    if not isinstance(text, str | None):
+        raise TypeError(f"an answer that is {type(text).__name__}")
     if message.get("refusal"):
         return Reply(None)
     content = (choice.get("logprobs") or {}).get("content") or []

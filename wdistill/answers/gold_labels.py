@@ -133,11 +133,14 @@ def annotate(form: str, records: Sequence[Record], label: str | None, key: str |
     """What each record says."""
     if form == LABEL_STUDIO:
         for row, record in enumerate(records):
-            data = record.get("data") or {}
-            row_id = data.get(key or "id", record.get("id"))
-            yield Annotated(
-                text_id(row_id, key or "id", where, row), tuple(_choices(record, label)), {**data, "annotator": True}
-            )
+            try:
+                data = record.get("data") or {}
+                row_id, choices = data.get(key or "id", record.get("id")), tuple(_choices(record, label))
+                fields = {**data, "annotator": True}
+            except (AttributeError, TypeError) as error:
+                found, expected = f"{type(error).__name__}: {error}", "data, and annotations with results"
+                raise bad_input("not a task of Label Studio", where, found, expected, "export the labels again") from None
+            yield Annotated(text_id(row_id, key or "id", where, row), choices, fields)
         return
     field = label or _label_field(form, records, where)
     named = key if key in records[0] else next((name for name in ("id", "custom_id") if name in records[0]), None)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wdistill.cli.weigh import EPILOG, OURS, fitted_and_histogram, print_record
-from wdistill.core.errors import InputError, bad_value, empty, wrong_extension
+from wdistill.core.errors import InputError, WdistillError, bad_value, empty, unreadable, wrong_extension
 
 if TYPE_CHECKING:
     from wdistill.tables.options import Options, Paths
@@ -49,7 +49,14 @@ def run_inspect(arguments: argparse.Namespace) -> None:
     if picture.suffix.lower() not in (".png", ".svg"):
         raise wrong_extension("unknown kind of picture", f"--picture {picture}", picture, (".png", ".svg"))
     if arguments.weights is not None:
-        _show(_read_weights(arguments.weights), str(arguments.weights), picture)
+        record = _read_weights(arguments.weights)
+        try:
+            _show(record, str(arguments.weights), picture)
+        except WdistillError:
+            raise
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # it need not be ours
+            what = "its record is damaged, or of another version"
+            raise unreadable(what, arguments.weights, error, OURS, "weigh again") from None
     else:
         record = _weigh(paths, options)
         _show({**record, "warnings": []}, ", ".join(paths.unlabeled or paths.validation), picture)  # they have been printed

@@ -13,22 +13,22 @@ from typing import Any
 from wdistill.core import store
 
 HEAD = b'{"sha256": "'
-MIDDLE = ', "content": '
+MIDDLE = b'", "content": '
 
 
 def seal(content: Any) -> bytes:
     """The bytes of a record."""
     text = json.dumps(content, allow_nan=False)
-    return f'{{"sha256": "{store.digest(text.encode())}"{MIDDLE}{text}}}\n'.encode()
+    return HEAD + store.digest(text.encode()).encode() + MIDDLE + text.encode() + b"}\n"
 
 
 def unseal(raw: bytes) -> Any:
     """The content of a sealed record; None where it is damaged."""
+    start = len(HEAD) + 64 + len(MIDDLE)
+    text = raw[start:].removesuffix(b"}\n")
     try:
-        head, _, tail = raw.decode().partition(MIDDLE)
-        text = tail.removesuffix("}\n")
-        return json.loads(text) if json.loads(head + "}")["sha256"] == store.digest(text.encode()) else None
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return json.loads(text) if raw[:start] == HEAD + store.digest(text).encode() + MIDDLE else None
+    except (ValueError, RecursionError):
         return None
 
 

@@ -28,6 +28,7 @@ ROUNDS = 3  # over all classes, at most
 LEAST_ERRORS = 0.5  # standard errors by which the metric must improve out of fold
 BEYOND = 1.0  # log-probability between the last row and a cut that no row is beyond
 OFFSET_PRECISION = 5.0  # of the prior of recalibrated offsets, which is around 0
+MOST_CLASSES = 1 << 20  # of a decision in a file
 ROUNDING = 1e-9  # values, and log-probabilities, that differ by less are equal
 
 
@@ -52,6 +53,32 @@ class Decision:
     def thresholds(self) -> Floats:
         """With two classes, the probability of each above which it is decided: (2,)."""
         return np.asarray(1 / (1 + np.exp(self.offsets - self.offsets[::-1])))
+
+
+def read_decision(stored: Any, classes: Any) -> Decision:
+    """A decision as JSON keeps it, or for K classes that of the most likely one; ValueError where it is none."""
+    if type(classes) is not int or not 1 <= classes <= MOST_CLASSES:
+        raise ValueError(f"{classes!r} classes")
+    if stored is None:
+        return Decision(np.zeros(classes))
+    if not isinstance(stored, dict) or not {"offsets", "costs"} <= {*stored}:
+        raise ValueError(f"a decision that is {type(stored).__name__} without offsets and costs")
+    costs, slope = stored["costs"], float(_finite(stored.get("slope", 1.0), ()))
+    if slope < 0:
+        raise ValueError(f"a slope of {slope}")
+    matrix = None if costs is None else _finite(costs, (classes, classes))
+    return Decision(_finite(stored["offsets"], (classes,)), matrix, slope)
+
+
+def _finite(given: Any, shape: tuple[int, ...]) -> Floats:
+    """Finite numbers of this shape, from lists of them."""
+    try:
+        values = np.array(given)
+    except OverflowError:
+        values = np.array(None)
+    if values.dtype.kind not in "iuf" or values.shape != shape or not np.isfinite(values).all():
+        raise ValueError(f"{str(given)[:100]} in place of finite numbers {shape}")
+    return values.astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from wdistill.core.errors import bad_input
 from wdistill.weights.confidence import Floats
 
 GROUP, INCLUSION = "group", "inclusion"  # columns of gold tables that are recognised by their names
+LEAST_INCLUSION = 1e-15  # a probability of being drawn that is less is none
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +61,10 @@ def inclusion_weights(values: NDArray[Any], where: str) -> Floats:
         )
         found, expected = f"{len(missing)} rows without a number", "the probability of being drawn in every row"
         raise bad_input("gold rows without an inclusion probability", where, found, expected, remedy, missing)
-    bad = np.flatnonzero(~((chances > 0) & (chances <= 1)))
+    bad = np.flatnonzero(~((chances >= LEAST_INCLUSION) & (chances <= 1)))
     if len(bad):
-        found, expected = f"{len(bad)} others, such as {chances[bad[0]]:g}", "numbers above 0 and at most 1"
+        found = f"{len(bad)} others, such as {chances[bad[0]]:g}"
+        expected = f"numbers above 0, at least {LEAST_INCLUSION:g}, and at most 1"
         remedy = "write the probability with which the row was drawn, not its weight or a percentage"
         raise bad_input("these are no inclusion probabilities", where, found, expected, remedy, bad)
     return np.asarray(1.0 / chances)
@@ -72,7 +74,7 @@ def _number(value: Any) -> float:
     """A number, or a text of one; NaN where it is neither."""
     try:
         return float(value) if value is not None else float("nan")
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return float("nan")
 
 

@@ -27,6 +27,7 @@ from wdistill.weights.equations import PROBABILITY_FLOOR
 Scale = Literal["share", "f1", "loss"]  # a share of rows, an F1, or a mean loss
 
 LEVELS = 10  # of costs, from cheap to dear, at most
+SMALLEST_COST, LARGEST_COST = 1e-50, 1e50  # above 0: intervals need fourth powers of costs
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,10 +380,13 @@ def cost_metric(costs: NDArray[Any]) -> Metric:
     if values.shape[0] != values.shape[1]:
         expected, remedy = "(K, K)", "a row for every true class, a column for every decision"
         raise wrong_shape("not a cost matrix", "costs", values.shape, expected, remedy)
+    good = (values == 0) | ((values >= SMALLEST_COST) & (values <= LARGEST_COST))
     best = np.argwhere((values <= np.diag(values)[:, None]) & ~np.eye(len(values), dtype=bool))
-    if not np.isfinite(values).all() or values.min() < 0 or len(best):
-        found = f"true {best[0][0]}, decided {best[0][1]} costs no more than the truth" if len(best) else "such entries"
+    if not good.all() or len(best):
+        i, j = best[0] if good.all() else np.argwhere(~good)[0]
+        found = f"true {i}, decided {j} costs {'no more than the truth' if good.all() else format(values[i, j], 'g')}"
         expected = "finite costs of at least 0, least on the diagonal: being right costs less than any error"
+        expected += f"; those above 0 within {SMALLEST_COST:g} and {LARGEST_COST:g}"
         raise bad_input("not costs", "costs", found, expected, "rows are true classes, columns decisions; transpose?")
     overall, by_class = partial(mean_cost, costs=values), partial(class_losses, costs=values)
     return Metric("cost", "loss", overall, by_class, costs=values, worst=float(values.max()))

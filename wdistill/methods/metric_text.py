@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from io import BytesIO, StringIO
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wdistill.core import foreign_json, npy
 from wdistill.core.errors import not_one_of, unreadable, wrong_shape
 from wdistill.methods.decision import check_choosable
 from wdistill.methods.metric import Metric, cost_metric, parse_metric
 from wdistill.weights.confidence import Floats
 
 COST = "cost:"
-MAX_BYTES = 1 << 26  # of a file of costs
+MAX_BYTES = 33 << 20  # of a file of costs: 2,000 classes
 EXAMPLE = "a line for every true class with a number for every decision, such as 0,1 and 20,0"
 
 
@@ -51,7 +52,8 @@ def check_text(text: str) -> None:
 def _costs_of(text: str) -> Floats:
     """The costs that are written out after "cost:", or in the file that is named there."""
     source = text.removeprefix(COST)
-    return _of_json(source, "metric") if source.lstrip().startswith("[") else read_costs(Path(source))
+    inline = source.lstrip().startswith("[")
+    return _of_json(source.encode(errors="replace"), "metric") if inline else read_costs(Path(source))
 
 
 def read_costs(path: Path) -> Floats:
@@ -71,17 +73,32 @@ def read_costs(path: Path) -> Floats:
         return _of_json(content, path)
     try:
         if kind == ".npy":
-            return np.asarray(np.load(BytesIO(content), allow_pickle=False), np.float64)
-        return np.loadtxt(StringIO(content.decode("utf-8-sig")), delimiter=",", ndmin=2)
-    except (ValueError, TypeError, EOFError, SyntaxError) as error:
+            return np.asarray(npy.read_numbers(lambda: BytesIO(content), len(content)), np.float64)
+        foreign_json.check_entries(content.replace(b"\n", b","))
+        lines = content.decode("utf-8-sig").split("\n")
+        return _matrix([[float(cell) for cell in line.split(",")] for line in lines if line.strip()])
+    except ValueError as error:
         raise _not_costs(path, error) from None
 
 
-def _of_json(content: str | bytes, where: Path | str) -> Floats:
+def _of_json(content: bytes, where: Path | str) -> Floats:
     try:
-        return np.asarray(json.loads(content), np.float64)
-    except (ValueError, TypeError, RecursionError) as error:
+        return _matrix(foreign_json.parse(content))
+    except ValueError as error:
         raise _not_costs(where, error) from None
+
+
+def _matrix(rows: Any) -> Floats:
+    """Lists of numbers as an array; ValueError where they are anything else."""
+    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+        raise ValueError("no list of rows")
+    others = sorted({type(cell).__name__ for row in rows for cell in row} - {"int", "float"})
+    if others:
+        raise ValueError(f"{', '.join(others)} in place of numbers")
+    try:
+        return np.array(rows, np.float64)
+    except OverflowError as error:
+        raise ValueError(f"a number that is too large: {error}") from None
 
 
 def _not_costs(where: Path | str, error: Exception) -> Exception:

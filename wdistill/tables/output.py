@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from wdistill.core import sealed, store
-from wdistill.core.errors import unreadable
+from wdistill.core import foreign_json, sealed, store
+from wdistill.core.errors import WdistillError, unreadable
 from wdistill.core.progress import progress
 from wdistill.tables.formats import npz
+from wdistill.tables.formats.archive import opened
+from wdistill.tables.formats.parquet import PARQUET
+from wdistill.tables.formats.schema import Location
 
 ROWS = 1 << 16  # read at once
+PIECE = 8 << 20  # bytes whose digest is computed at once
 RECORD = b"wdistill"  # key of the record in a parquet file
+RECORD_LIMIT = 32 << 20  # bytes of a record
+STATE_LIMIT = RECORD_LIMIT - (4 << 20)  # of the state of a rule in it, as text: half a million gold rows
+FOOTER_LIMIT = RECORD_LIMIT + (16 << 20)  # bytes at the end of a parquet file, where its record is
+OURS = "a file that `wdistill weigh` wrote"
 
 
 @dataclass(frozen=True)
@@ -39,29 +48,52 @@ def write_output(path: Path, temporary: Path | None, assembly: Assembly, record:
 
 def read_record(path: Path) -> dict[str, Any] | None:
     """The record of a file of weights, if it has one."""
-    import pyarrow.parquet as pq
-
-    try:
+    with _damage(path, "its record cannot be read"):
         with path.open("rb") as file:
             magic = file.read(4)
-        if magic == b"PAR1":
-            with path.open("rb") as file:  # not by its name, which pyarrow cannot say in every locale
-                text = (pq.read_metadata(file).metadata or {}).get(RECORD)
-        elif magic == b"PK\x03\x04":
-            with zipfile.ZipFile(path) as archive:
-                text = archive.read(npz.RECORD) if npz.RECORD in archive.namelist() else None
-        else:
+        text = MAGICS[magic](path) if magic in MAGICS else None
+        if not text:
             return None
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        expected = "a file that `wdistill weigh` wrote"
-        raise unreadable("its record cannot be read", path, error, expected, "weigh again") from None
-    if not text:
-        return None
+        if len(text) > RECORD_LIMIT:
+            raise ValueError(f"a record of {len(text)} bytes")
+        foreign_json.check_entries(text)
     record = sealed.unseal(text)
     if not isinstance(record, dict):
-        found, expected = "a record that is not as it was written", "a file that `wdistill weigh` wrote"
-        raise unreadable("its record is damaged", path, found, expected, "weigh again")
+        raise unreadable("its record is damaged", path, "a record that is not as it was written", OURS, "weigh again")
     return record
+
+
+@contextmanager
+def _damage(path: Path, what: str) -> Iterator[None]:
+    """Whatever goes wrong with a file in here becomes an error that names it: pyarrow and zipfile raise all kinds."""
+    try:
+        yield
+    except WdistillError:
+        raise
+    except Exception as error:
+        raise unreadable(what, path, error, OURS, "weigh again") from None
+
+
+def _record_of_parquet(path: Path) -> bytes | None:
+    import pyarrow.parquet as pq
+
+    with path.open("rb") as file:  # not by its name, which pyarrow cannot say in every locale
+        file.seek(-8, os.SEEK_END)
+        footer = int.from_bytes(file.read(4), "little")
+        if footer > FOOTER_LIMIT:
+            raise ValueError(f"a footer of {footer} bytes")
+        return (pq.read_metadata(file).metadata or {}).get(RECORD)
+
+
+def _record_of_npz(path: Path) -> bytes | None:
+    with opened(Location("the record of", path)) as members:
+        for member in members:
+            if member.info.filename == npz.RECORD:
+                if not member.stored or member.info.file_size > RECORD_LIMIT:
+                    raise ValueError(f"a record of {member.info.file_size} bytes, or compressed")
+                with member.open() as stream:
+                    return stream.read()
+    return None
 
 
 def has_its_content(path: Path) -> bool:
@@ -71,27 +103,29 @@ def has_its_content(path: Path) -> bool:
     record, content = read_record(path), ContentDigest()
     if record is None or "sha256" not in record:
         return False
-    for batch in read_batches(path):
-        content.add(batch)
+    with _damage(path, "the file is damaged"):
+        for batch in read_batches(path):
+            for piece in _pieces(batch):
+                content.add(piece)
     return bool(content.hexdigest() == record["sha256"])
 
 
 def read_batches(path: Path) -> Iterator[Any]:
     """All columns of a file of weights as they were written, some rows at a time."""
-    import pyarrow.parquet as pq
+    location, reader = Location("verify", path), npz.NPZ if path.suffix.lower() == ".npz" else PARQUET
+    with _damage(path, "the file is damaged"):
+        yield from reader.read(location, reader.layout(location).schema, ROWS)
 
-    from wdistill.tables.formats.schema import Location
 
-    location = Location("verify", path)
-    try:
-        if path.suffix.lower() == ".npz":
-            yield from npz.NPZ.read(location, npz.NPZ.layout(location).schema, ROWS)
-        else:
-            with path.open("rb") as file:
-                yield from pq.ParquetFile(file, page_checksum_verification=True).iter_batches(ROWS, use_threads=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        expected = "a file that `wdistill weigh` wrote"
-        raise unreadable("the file is damaged", path, error, expected, "weigh again") from None
+def _pieces(batch: Any) -> Iterator[Any]:
+    """The same rows, a few bytes at a time: a digest of strings has them in memory several times."""
+    if batch.nbytes <= PIECE:
+        yield batch
+        return
+    if batch.num_rows == 1:
+        raise ValueError(f"a row of {batch.nbytes} bytes")
+    for piece in (batch.slice(0, batch.num_rows // 2), batch.slice(batch.num_rows // 2)):
+        yield from _pieces(piece)
 
 
 def parquet_writer(file: BinaryIO, schema: Any) -> Any:
@@ -179,5 +213,6 @@ def _timeless(name: str) -> zipfile.ZipInfo:
     return zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
 
 
+MAGICS: dict[bytes, Callable[[Path], bytes | None]] = {b"PAR1": _record_of_parquet, b"PK\x03\x04": _record_of_npz}
 Writer = Callable[[BinaryIO, Assembly, dict[str, Any]], None]
 WRITERS: dict[str, Writer] = {".parquet": _parquet, ".pq": _parquet, ".csv": _csv, ".npz": _npz}

@@ -29,7 +29,7 @@ from wdistill.tables.formats.table import Chunk, Table, open_tables
 from wdistill.tables.gold import located_errors, named_rows, read_gold, table_with
 from wdistill.tables.join import IdCheck, Numbers, check_ids
 from wdistill.tables.options import Options, Paths, check_options, check_output, option_record, takes_mean
-from wdistill.tables.output import WRITERS, Assembly, parquet_writer, write_output
+from wdistill.tables.output import STATE_LIMIT, WRITERS, Assembly, parquet_writer, write_output
 from wdistill.tables.parts import JobFolder, Part, open_folder, refuse_foreign
 from wdistill.tables.rows import OutputBatch, TableJob, UnlabeledTables, align_table, chunk_rows, order_of, process_rows
 from wdistill.weights import saved
@@ -110,7 +110,8 @@ class WeighJob:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        return {"state": base64.b64encode(self.state).decode()}
+        state = base64.b64encode(self.state).decode()
+        return {"state": state} if len(state) <= STATE_LIMIT else {}
 
     def schema(self, ids: pa.DataType) -> pa.Schema:
         names = self.fitted.name.split(",")

@@ -13,23 +13,24 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as tensors_of
 from safetensors.torch import save as bytes_of
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from wdistill.core import store
+from wdistill.core import foreign_json, store
 from wdistill.core.checks import warn
 from wdistill.core.errors import bad_value, unreadable, wrong_type
 from wdistill.core.paths import as_path
 from wdistill.core.sealed import digest_of
-from wdistill.methods.decision import Decision
+from wdistill.methods.decision import Decision, read_decision
 from wdistill.report.card import CARD, Provenance, arm_of, model_card, provenance_of
 from wdistill.report.exported import facts_of
 from wdistill.runs.arms import folder_of
@@ -163,10 +164,16 @@ def _listed(folder: Path) -> dict[str, list[str]]:
 def _json_of(path: Path) -> dict[str, Any]:
     """The object in a JSON file, or none."""
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        value = foreign_json.parse(_start(path))
+    except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _start(path: Path) -> bytes:
+    """A file, up to a length that no description has."""
+    with path.open("rb") as file:
+        return file.read(foreign_json.LENGTH + 1)
 
 
 def export_run(
@@ -218,23 +225,25 @@ def load_student(folder: str | Path, module: nn.Module | None = None, *, trust_c
         raise wrong_type("not a module", "module", module, "a torch.nn.Module, or None", "pass the module itself")
     description = _read_description(folder)
     stored = _read_parameters(folder, description)
-    student = module if module is not None else _rebuild(folder, description, trust_code)
+    decision = _decision(folder, description)
+    student = module if module is not None else _rebuild(folder, description, stored, trust_code)
     differences = tensors.compare_states(student.state_dict(), stored)
     if differences:
         what, where = "the stored parameters do not fit the network", str(folder / PARAMETERS)
         raise bad_value(what, where, differences, "the same names and shapes", "build the network that was exported")
     student.load_state_dict(stored)
     if not hasattr(type(student), "decide"):
-        student.decide = _decision(description)  # type: ignore[assignment] # no module, and not part of its state
+        student.decide = decision  # type: ignore[assignment] # no module, and not part of its state
     return student.train(False)
 
 
-def _decision(description: Mapping[str, Any]) -> Decision:
+def _decision(folder: Path, description: Mapping[str, Any]) -> Decision:
     """The decision that was exported, or that for the most likely class."""
-    stored = description.get("decision") or {"offsets": [0.0] * int(description["classes"]), "costs": None}
-    costs = stored["costs"]
-    offsets = np.array(stored["offsets"], np.float64)
-    return Decision(offsets, None if costs is None else np.array(costs, np.float64), stored.get("slope", 1.0))
+    try:
+        return read_decision(description.get("decision"), description.get("classes"))
+    except ValueError as error:
+        what, expected = "the student's decision cannot be read", "the numbers of every class that were written"
+        raise unreadable(what, folder / DESCRIPTION, error, expected, "export the student again") from None
 
 
 def _copy(student: nn.Module) -> nn.Module:
@@ -270,12 +279,12 @@ def _parameters(student: nn.Module) -> bytes:
 def _read_description(folder: Path) -> dict[str, Any]:
     path, fault = folder / DESCRIPTION, ""
     try:
-        description = json.loads(path.read_bytes())
+        description = foreign_json.parse(_start(path))
         fault = "" if _is_description(description) else "other contents than were written, or another format"
     except OSError as error:
         expected = f"a folder with {DESCRIPTION} and {PARAMETERS}"
         raise unreadable("no student here", path, error, expected, "correct the path, or export it first") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         fault = f"{type(error).__name__}: {error}"
     if fault:
         expected = f"what export_student writes, format {FORMAT}"
@@ -307,7 +316,7 @@ def _read_parameters(folder: Path, description: Mapping[str, Any]) -> dict[str, 
     raise unreadable("the student's parameters cannot be read", path, fault, expected, remedy)
 
 
-def _rebuild(folder: Path, description: Mapping[str, Any], trust_code: bool) -> nn.Module:
+def _rebuild(folder: Path, description: Mapping[str, Any], stored: Mapping[str, Tensor], trust_code: bool) -> nn.Module:
     """A new network as described; the global random generators are not changed."""
     network, path = description["network"], folder / DESCRIPTION
     if network is None:
@@ -321,7 +330,26 @@ def _rebuild(folder: Path, description: Mapping[str, Any], trust_code: bool) -> 
         if network not in NETWORKS:
             return build(network)
         try:
-            return NETWORKS[network](**description["arguments"])
-        except (TypeError, ValueError, RuntimeError) as error:
+            with torch.device("meta"), _at_most(len(stored)):  # without memory, until the shapes are those of the file
+                shapes = NETWORKS[network](**description["arguments"])
+            differs = tensors.compare_states(shapes.state_dict(), stored)  # which the caller will tell
+            return shapes if differs else NETWORKS[network](**description["arguments"])
+        except Exception as error:
             what, found = "the student's arguments do not build its network", f"{network}: {error}"
             raise unreadable(what, path, found, "the arguments that were written", "export the student again") from None
+
+
+@contextmanager
+def _at_most(parameters: int) -> Iterator[None]:
+    """Stop the building of a network that has more parameters than this: a number may ask for endless layers."""
+    left = iter(range(parameters))
+
+    def count(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        if parameter is not None and next(left, None) is None:
+            raise ValueError(f"more than {parameters} parameters")
+
+    handle = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        handle.remove()

@@ -121,6 +121,11 @@ class Debiased:
     certainty: Floats  # (m,) the teacher's largest probability, for inspection
     rounding: float  # distances that differ by so much, in units of `scale`, count as equal
 
+    def __post_init__(self) -> None:
+        m, columns = len(self.wrong), (self.wrong, self.truth_loss, self.target_loss, self.margins, self.certainty)
+        if self.points.shape != (m, 2) or any(column.shape != (m,) for column in columns) or not 1 <= self.k <= m:
+            raise ValueError(f"{m} validation rows, k {self.k}, points {self.points.shape}")  # in a file; `fit` checks them
+
     name = "debiased"
 
     @property

@@ -8,22 +8,30 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import zipfile
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import IO, Any, get_type_hints
 
 import numpy as np
 
-from wdistill.core import checks, store
+from wdistill.core import checks, foreign_json, npy, store
 from wdistill.core.errors import bad_value, unreadable, wrong_type
 from wdistill.core.paths import as_path
+from wdistill.weights.confidence import Floats
 from wdistill.weights.evidence import Scores
 from wdistill.weights.rule import Fitted, Product
 from wdistill.weights.rules import CONFIDENCES, RULES
 
 FORMAT = 3
+TEXT = "rule.json"  # the member that is no array
+END = 22  # bytes at the end of an archive …
+END_64 = 20  # … and those before them, where one is so large that it has a second end
+LARGEST = 1e150  # number in an array
+DIRECTORY_LIMIT = 1 << 16  # bytes of the table of contents: some hundred arrays
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -35,12 +43,13 @@ def save(fitted: Fitted, path: str | Path) -> None:
 def load(path: str | Path) -> Fitted:
     """Read a fitted rule back."""
     try:
-        content = as_path(path, "path").read_bytes()
+        stream = as_path(path, "path").open("rb")
     except OSError as error:
         raise unreadable(
             "cannot read it", path, error, "a file that wdistill.save wrote", "correct the path, or fit the rule and save it"
         ) from None
-    return from_bytes(content, str(path))
+    with stream:
+        return _read(stream, str(path))
 
 
 def to_bytes(fitted: Fitted) -> bytes:
@@ -50,21 +59,43 @@ def to_bytes(fitted: Fitted) -> bytes:
     arrays: dict[str, np.ndarray] = {}
     text = json.dumps({"wdistill": FORMAT, "rule": _encode(fitted, "rule", arrays)})
     buffer = io.BytesIO()
-    np.savez(buffer, **{"rule.json": np.frombuffer(text.encode(), np.uint8)}, **arrays)  # type: ignore[arg-type]
+    np.savez(buffer, **{TEXT: np.frombuffer(text.encode(), np.uint8)}, **arrays)  # type: ignore[arg-type]
     return buffer.getvalue()
 
 
 def from_bytes(content: bytes, where: str) -> Fitted:
+    return _read(io.BytesIO(content), where)
+
+
+def _read(stream: IO[bytes], where: str) -> Fitted:
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            text = json.loads(arrays["rule.json"].tobytes())
-            if text["wdistill"] != FORMAT:
-                found, remedy = f"format {text['wdistill']}", "fit the rule again with this version"
-                raise unreadable("written by another version of wdistill", where, found, f"format {FORMAT}", remedy)
-            return _fitted(text["rule"], "rule", arrays)
-    except (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile) as error:
+        arrays = _arrays(stream)
+        text = foreign_json.parse(arrays.pop(TEXT)[: foreign_json.LENGTH + 1].tobytes())
+        if text["wdistill"] != FORMAT:
+            found, remedy = f"format {text['wdistill']}", "fit the rule again with this version"
+            raise unreadable("written by another version of wdistill", where, found, f"format {FORMAT}", remedy)
+        return _fitted(text["rule"], "rule", arrays)
+    except (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, OverflowError, zipfile.BadZipFile) as error:
         expected = "a file that wdistill.save wrote"
         raise unreadable("not a fitted rule", where, error, expected, "fit the rule again and save it") from None
+
+
+def _arrays(stream: IO[bytes]) -> dict[str, np.ndarray]:
+    """All arrays of an archive, by name: stored as they are, and not more of them than the file is long."""
+    size = stream.seek(0, io.SEEK_END)
+    stream.seek(max(0, size - END - END_64))
+    tail = stream.read()
+    length = int.from_bytes(tail[-10:-6], "little")
+    if tail[-END:][:4] != b"PK\5\6" or tail[:-END][:4] == b"PK\6\7" or length > DIRECTORY_LIMIT:
+        raise ValueError("no archive, or one whose table of contents is not at its end, or too long")
+    with zipfile.ZipFile(stream) as archive:
+        members = archive.infolist()
+        if any(each.compress_type != zipfile.ZIP_STORED for each in members) or sum(m.file_size for m in members) > size:
+            raise ValueError("arrays that are compressed, or share their bytes")
+        return {
+            each.filename.removesuffix(".npy"): npy.read_numbers(partial(archive.open, each), each.file_size)
+            for each in members
+        }
 
 
 def _encode(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
@@ -88,6 +119,8 @@ def _encode(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
 
 def _fitted(text: dict[str, Any], name: str, arrays: Arrays) -> Fitted:
     if "product" in text:
+        if not text["product"]:
+            raise ValueError("a product of no rules")
         return Product(tuple(_fitted(part, f"{name}.{i}", arrays) for i, part in enumerate(text["product"])))
     record: Fitted = _decode(text, _records()[text["name"]], name, arrays)
     return record
@@ -96,14 +129,25 @@ def _fitted(text: dict[str, Any], name: str, arrays: Arrays) -> Fitted:
 def _decode(value: Any, hint: Any, name: str, arrays: Arrays) -> Any:
     """The inverse of `_encode`, by the annotated type of the field."""
     if name in arrays:
-        return arrays[name]
+        return _checked(arrays[name], hint, name)
     if is_dataclass(hint) and isinstance(hint, type):
         hints = get_type_hints(hint)
         names = [field.name for field in fields(hint)]
         return hint(**{key: _decode(value[key], hints[key], f"{name}.{key}", arrays) for key in names})
     if isinstance(value, dict):
-        return Scores(arrays[f"{name}.0"], arrays[f"{name}.1"])
-    return value if hint in (str, int, float) else CONFIDENCES[value]
+        return Scores(*(_checked(arrays[f"{name}.{i}"], Floats, f"{name}.{i}") for i in (0, 1)))
+    if hint in (str, int, float):
+        if type(value) not in ((int, float) if hint is float else (hint,)) or (hint is float and not math.isfinite(value)):
+            raise TypeError(f"{value!r} in place of {hint.__name__} in {name}")
+        return value
+    return CONFIDENCES[value]
+
+
+def _checked(values: np.ndarray, hint: Any, name: str) -> np.ndarray:
+    """An array of the annotated type, without NaN and numbers that no fitted rule has."""
+    if values.dtype.kind not in ("fiu" if hint == Floats else "b") or not (np.abs(values) <= LARGEST).all():
+        raise ValueError(f"an array of shape {values.shape} and dtype {values.dtype} in {name}")
+    return values
 
 
 def _records() -> dict[str, type[Fitted]]:

@@ -133,6 +133,7 @@ class Table:
                     remedy = "Write all files of one table with the same columns."
                     raise bad_input("the files of this table differ", str(location), found, expected, remedy)
                 for batch in self.reader.read(location, schema, rows):
+                    batch.validate(full=True)  # strings that are no text
                     if batch.num_rows:
                         yield replace(location, first=first), batch
                     first += batch.num_rows
