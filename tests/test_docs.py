@@ -55,6 +55,13 @@ def test_pages_made_from_the_code_are_up_to_date(page: Path) -> None:
     assert page.read_text() == docs.pages()[page](), "run: python -m tests.docs"
 
 
+def test_every_trainer_has_an_example_of_three_lines_at_most_and_names_what_it_closes() -> None:
+    shared = {"paired", "tabular", "images"}  # what examples have in common
+    assert {path.stem for path in docs.EXAMPLES.glob("*.py")} == {*docs.TRAINERS} | shared
+    for file in docs.TRAINERS:
+        assert 1 <= len(docs.lines_in(file)) <= 3 and len(docs.traps_in(file)) >= 2, file
+
+
 def test_the_picture_of_the_rooms_is_the_order_that_is_tested() -> None:
     assert " ← ".join(step[0] if len(step) == 1 else f"{{ {' | '.join(step)} }}" for step in STEPS) in architecture()
 

@@ -1,0 +1,103 @@
+"""The table that every adapter takes: from files and frames, joined by id, checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import wdistill
+from tests.tables import columns, write
+from wdistill import InputError, cli
+from wdistill.adapters.table import TargetTable, read_targets
+
+IDS = ["a", "b", "c"]
+TARGETS = np.array([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]])
+
+
+def table(**others: Any) -> TargetTable:
+    return read_targets({"id": IDS, "targets": TARGETS, "weight": [1.0, 0.5, 0.0], **others})
+
+
+@given(order=st.permutations(range(3)), numbered=st.booleans())
+def test_rows_come_back_by_id_in_any_order(order: list[int], numbered: bool) -> None:
+    names: list[Any] = [7, 8, 9] if numbered else IDS
+    rows = TargetTable(np.array(names), TARGETS, np.array([1.0, 0.5, 0.0])).select([names[i] for i in order])
+    assert np.array_equal(rows.targets, TARGETS[order]) and rows.weight.tolist() == [[1.0, 0.5, 0.0][i] for i in order]
+    assert rows.labels.tolist() == TARGETS[order].argmax(axis=1).tolist()
+
+
+def test_numbers_and_their_texts_are_the_same_ids() -> None:
+    """`correct` writes all ids as text; people's rows often have numbers."""
+    rows = TargetTable(np.array(["10", "11"]), TARGETS[:2], np.ones(2))
+    assert rows.rows(np.array([11, 10])).tolist() == [1, 0]
+    with pytest.raises(InputError, match="1 of 2 ids, such as 12"):
+        rows.select([12, 10])
+
+
+def test_what_correct_returns_is_what_it_writes(tmp_path: Path) -> None:
+    answers = {"id": list(range(200)), "label": ["good", "bad", "good", "good"] * 50}
+    gold = {"id": list(range(40)), "label": ["good", "bad", "good", "bad"] * 10}
+    corrected = wdistill.correct(answers, gold)
+    read = read_targets(corrected)
+    assert read.classes == ("bad", "good") and len(read) == 200
+    stored = np.stack(corrected.table["targets"].to_pylist())
+    assert np.array_equal(read.targets, stored) and (read.weight == 1).all()
+    for name, rows in (("answers", answers), ("gold", gold)):
+        write(tmp_path / f"{name}.parquet", {key: np.array(values) for key, values in rows.items()})
+    sources = ["--answers", str(tmp_path / "answers.parquet"), "--gold", str(tmp_path / "gold.parquet")]
+    for suffix in ("parquet", "csv", "npz"):
+        assert cli.main(["correct", *sources, "--output", str(tmp_path / f"t.{suffix}")]) == 0
+        again = read_targets(tmp_path / f"t.{suffix}").select(read.ids)
+        assert np.allclose(again.targets, read.targets, atol=1e-7) and again.classes == ("bad", "good")
+
+
+def test_weights_of_a_rule_take_the_teachers_predictions_as_targets(tmp_path: Path) -> None:
+    gold, pool = columns(1, 60), columns(2, 80, first=1000)
+    write(tmp_path / "v.parquet", gold)
+    write(tmp_path / "u.parquet", {name: pool[name] for name in ("id", "teacher", "student")})
+    tables = ["--validation", str(tmp_path / "v.parquet"), "--unlabeled", str(tmp_path / "u.parquet")]
+    assert cli.main(["weigh", *tables, "--output", str(tmp_path / "w.parquet")]) == 0
+    with pytest.raises(InputError, match="it is not said what to teach"):
+        read_targets(tmp_path / "w.parquet")
+    found = read_targets(tmp_path / "w.parquet", teacher=tmp_path / "u.parquet", gold=tmp_path / "v.parquet")
+    assert len(found) == 140
+    rows = found.select(pool["id"])
+    assert np.allclose(rows.targets, pool["teacher"], atol=1e-7) and 0 < rows.weight.min() < 1
+    taught = found.select(gold["id"])
+    assert np.array_equal(taught.labels, gold["label"]) and (taught.weight == 1).all() and taught.targets.max() == 1
+
+
+def test_gold_takes_the_place_of_what_was_said_of_a_row() -> None:
+    found = read_targets(table(), gold={"id": ["c", "z"], "label": [0, 1]})
+    assert found.select(["c", "z", "a"]).targets.tolist() == [[1, 0], [0, 1], [0.9, 0.1]]
+    assert found.select(["c"]).weight.tolist() == [1] and len(found) == 4
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"id": ["a", "a", "b"]}, "1 ids more than once, such as 'a'"),
+        ({"weight": [1.0, -0.5, 1.0]}, "1 negative weights, the least -0.5, first in row 1"),
+        ({"weight": [0.0, 0.0, 0.0]}, "no row counts"),
+        ({"weight": [1.0, float("nan"), 1.0]}, "weight"),
+        ({"targets": 3 * TARGETS}, "targets"),
+        ({"targets": TARGETS - 0.5}, "targets"),
+    ],
+)
+def test_what_no_loss_can_be_made_of_is_an_error(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        table(**wrong)
+
+
+def test_tables_of_arrow_without_weights_count_every_row_once() -> None:
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(TARGETS.ravel()), 2)
+    found = read_targets(pa.table({"id": [1, 2, 3], "targets": lists}))
+    assert (found.weight == 1).all() and np.array_equal(found.targets, TARGETS)
+    with pytest.raises(InputError, match="no targets and no weights"):
+        read_targets({"id": [1, 2], "x": [1.0, 2.0]})
