@@ -322,8 +322,8 @@ def test_a_description_of_a_huge_network_needs_little_memory(damaged: Path, fiel
 
 @pytest.mark.parametrize("spec", EXAMPLES.values())
 def test_every_network_that_can_be_named_is_rebuilt(tmp_path: Path, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "_program", lambda *_: (None, "not tried"))
-    monkeypatch.setattr(export, "_logits", lambda *_: torch.zeros(2, 10))
+    monkeypatch.setattr(export, "torch_program", lambda *_: "not tried")
+    monkeypatch.setattr(export, "logits_from", lambda *_: torch.zeros(2, 10))
     torch.manual_seed(1)
     network = build(spec)
     with pytest.warns(WdistillWarning, match="not tried"):

@@ -181,7 +181,7 @@ def written_by(log: list[str], folder: Path) -> set[str]:
     """The paths below a folder that appear in a log of operations, one `operation path` a line; folders are left out."""
     lines = [line.split(" ", 1) for line in log]
     names = [Path(path) for operation, path in lines if operation not in ("make", "sync", "remove")]
-    return {path.relative_to(folder).as_posix() for path in names if path != folder}
+    return {path.relative_to(folder).as_posix() for path in names if path != folder and path.is_relative_to(folder)}
 
 
 if __name__ == "__main__":

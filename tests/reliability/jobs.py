@@ -151,7 +151,8 @@ def _inspect(folder: Path) -> None:
 def _save(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     gold, pool = columns(1, 80), columns(2, ROWS, first=1000)
-    evidence = Evidence(gold["label"], gold["teacher"], gold["student"], pool["teacher"], pool["student"])
+    known = (gold["label"], gold["teacher"], gold["student"], pool["teacher"], pool["student"])
+    evidence = Evidence(*known, labeled_teacher=gold["teacher"])
     save(compose(debiased, fidelity).fit(evidence), folder / "rule.npz")
 
 

@@ -300,7 +300,7 @@ def _students(folder: Path) -> tuple[Seed, ...]:
 
     torch.manual_seed(0)
     decision = {"metric": "cost", "offsets": [0.0, -0.5, -1.0], "costs": [[0, 1, 1], [1, 0, 1], [9, 9, 0]]}
-    with patch.object(export, "_program", return_value=(None, "not made")):
+    with patch.object(export, "torch_program", return_value="not made"):
         export.export_student(MLP(6, CLASSES, (4,)), torch.zeros(1, 6), folder / "s", None, {"decision": decision})
     description, parameters = ((folder / "s" / name).read_bytes() for name in (export.DESCRIPTION, export.PARAMETERS))
     whole = {export.DESCRIPTION: description, export.PARAMETERS: parameters}
