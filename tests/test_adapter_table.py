@@ -79,6 +79,29 @@ def test_gold_takes_the_place_of_what_was_said_of_a_row() -> None:
     assert found.select(["c"]).weight.tolist() == [1] and len(found) == 4
 
 
+@pytest.mark.parametrize("written", ["text", "numbers", "csv"])
+@pytest.mark.parametrize("names", [("1", "2"), ("9", "8"), ("1", "0")])
+def test_labels_that_are_numbers_are_names_where_names_are_numbers(
+    names: tuple[str, str], written: str, tmp_path: Path
+) -> None:
+    """As in `wdistill correct`: not the numbers of the columns."""
+    said = TargetTable(np.array(IDS), TARGETS, np.ones(3), names)
+    labels: Any = [names[1], names[0]]
+    gold: Any = {"id": ["a", "b"], "label": labels if written == "text" else [int(label) for label in labels]}
+    if written == "csv":
+        (tmp_path / "gold.csv").write_text(f"id,label\na,{labels[0]}\nb,{labels[1]}\n")
+        gold = tmp_path / "gold.csv"
+    assert read_targets(said, gold=gold).select(["a", "b"]).targets.tolist() == [[0, 1], [1, 0]]
+    with pytest.raises(InputError, match="not in the class list"):
+        read_targets(said, gold={"id": ["a"], "label": [7]})
+
+
+def test_numbers_are_class_numbers_where_names_are_words() -> None:
+    said = TargetTable(np.array(IDS), TARGETS, np.ones(3), ("cat", "dog"))
+    assert read_targets(said, gold={"id": ["a"], "label": [1]}).select(["a"]).targets.tolist() == [[0, 1]]
+    assert read_targets(said, gold={"id": ["a"], "label": ["dog"]}).select(["a"]).targets.tolist() == [[0, 1]]
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -91,6 +91,7 @@ def check_targets(targets: Any, weight: Any = None) -> tuple[Floats, Floats]:
 def read_targets(source: Any, *, teacher: Any = None, gold: Any = None) -> TargetTable:
     """The table of a file or a frame: `id`, `targets` (n, K) and `weight`.
 
+    A file of `wdistill correct` has the gold rows and the names of the classes; a frame has no names.
     `source`: what `wdistill correct` and `wdistill weigh` wrote, the result of `wdistill.correct`, a frame, a dict of
     columns, or a table that was read already. `teacher`: a file or frame with `id` and `teacher`, whose predictions are the
     targets where the source has weights alone. `gold`: one with `id` and `label`: its rows get their label as target, and
@@ -128,7 +129,7 @@ def _with_gold(table: TargetTable, gold: Any) -> TargetTable:
     with as_files(gold=gold) as path:
         (file,) = open_tables([str(path("gold"))], option="gold")
         ids, columns = _columns(file, [], ["label"])
-    labels = one_hot(checks.labels(columns["label"], table.targets.shape[1], "gold", table.classes), table.targets.shape[1])
+    labels = one_hot(_class_numbers(columns["label"], table), table.targets.shape[1])
     _check_ids(ids)
     known = {str(key) for key in ids.tolist()}
     others = np.array([str(key) not in known for key in table.ids.tolist()], bool)
@@ -140,6 +141,17 @@ def _with_gold(table: TargetTable, gold: Any) -> TargetTable:
         np.concatenate([table.weight[others], np.ones(len(ids))]),
         table.classes,
     )
+
+
+def _class_numbers(labels: NDArray[Any], table: TargetTable) -> NDArray[np.int64]:
+    """Labels as class numbers. Where the classes have names, a label is a name, also if it is a number.
+
+    So it is in `wdistill correct`. Numbers stand for class numbers where no name is a number.
+    """
+    named = table.classes is not None and any(name.strip().lstrip("+-").isdigit() for name in table.classes)
+    if named and labels.dtype.kind in "iuf" and (labels == np.rint(labels)).all():
+        labels = labels.astype(np.int64).astype(str)
+    return checks.labels(labels, table.targets.shape[1], "gold, column 'label'", table.classes)
 
 
 def _columns(table: Table, matrices: Sequence[str], vectors: Sequence[str]) -> tuple[NDArray[Any], dict[str, Any]]:
