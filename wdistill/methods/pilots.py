@@ -35,7 +35,7 @@ class Unforeseen:
 
 
 UNFORESEEN = {  # by metric, of pilots; of other metrics nobody knows
-    "accuracy": Unforeseen(0.009, 0.027),
+    "accuracy": Unforeseen(0.009, 0.028),
     "macro-f1": Unforeseen(0.019, 0.050),
 }
 UNFORESEEN_AFTER = {  # the same of final students that are judged on the unlabeled rows, which they were trained on
