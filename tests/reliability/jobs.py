@@ -144,8 +144,7 @@ def _advise(output: str) -> Callable[[Path], None]:
 def _inspect(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     tables = ("--validation", inputs() / "v.parquet", "--unlabeled", inputs() / "u")
-    for picture in ("w.svg", "w.png"):
-        command("inspect", *tables, "--picture", folder / picture)
+    command("inspect", *tables, "--picture", folder / "w.svg")
 
 
 def _save(folder: Path) -> None:
