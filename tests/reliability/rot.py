@@ -210,7 +210,7 @@ def damages(flips: int, cuts: int, victims: list[Victim], losses: int | None) ->
 
 def attempt(gate: Gate, name: str, victim: Victim, copy: Path, seed: int) -> str:
     """Do one damage to a copy, and say what is wrong; nothing if what is read is the same, or an error of ours."""
-    shutil.copytree(victim.made, copy)
+    shutil.copytree(victim.made, copy, symlinks=True)
     way, number = name.split()
     damage(copy / victim.name, way, np.random.default_rng([seed, int(number)]))
     try:
