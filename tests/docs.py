@@ -37,6 +37,7 @@ TRAINERS = {  # by the example of each
     "cleanlab_issues": "cleanlab",
     "snorkel_votes": "snorkel",
 }
+FURTHER = ("lite0",)  # examples of a trainer that has another one in the table
 CHAPTERS = {  # rooms, in the order of a reader who begins with what people hold
     "answers": "Answers and gold labels",
     "weights": "Weights from arrays",

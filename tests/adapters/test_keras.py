@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -178,6 +179,29 @@ def test_inputs_by_name_are_taken() -> None:
     batches = WeightedBatches(model, {"left": x[:, :2], "right": x[:, 2:]}, table.ids, table, batch_size=40)
     assert [len(batch[0]["right"]) for batch in batches] == [40, 20]
     model.fit(batches, verbose=0)
+
+
+@pytest.mark.parametrize("columns", [[0, 1, 2, 3, 4], list("abcde")])
+def test_of_a_frame_the_values_are_taken(columns: list[Any]) -> None:
+    x, table = made()
+    frame = pd.DataFrame(x, columns=columns)
+    model = network()
+    assert np.array_equal(fit_arguments(model, frame, table.ids, table)["x"], x)
+    batches = WeightedBatches(model, frame, table.ids, table, batch_size=16, seed=1)
+    wanted = WeightedBatches(model, x, table.ids, table, batch_size=16, seed=1)
+    for found, batch in zip(list(batches), list(wanted), strict=True):
+        assert all(map(np.array_equal, found, batch))
+
+
+def test_predictions_become_the_teacher_of_a_refresh_as_the_documentation_has_it() -> None:
+    x, table = made()
+    ids, labels, inputs, teacher = gold_of()
+    said = read_targets({"id": teacher.ids, "targets": teacher.targets})
+    assert np.array_equal(said.ids, teacher.ids) and np.array_equal(said.targets, teacher.targets)
+    model = network()
+    batches = WeightedBatches(model, x, table.ids, table)
+    model.fit(batches, epochs=2, verbose=0, callbacks=[RefreshWeights(batches, debiased, said, (ids, labels, inputs))])
+    assert not np.array_equal(batches.weight, table.weight)
 
 
 def test_smoothed_targets_are_other_targets() -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given, settings
@@ -155,6 +157,21 @@ def test_what_would_be_silently_wrong_is_refused() -> None:
         WithTargets([{"x": 1, "weight": 2}], table, ["r1"])[0]
     with pytest.raises(InputError, match="an item of another kind"):
         WithTargets([(1, 2, 3)], table, ["r1"])[0]
+    for rows in (
+        [[0.1, 0.2], [0.3, 0.4]],
+        [[0.1], [0.3]],
+        [(0.1, 0.2), (0.3, 0.4)],
+        np.eye(2).tolist(),
+        [(np.float32(1), 2)] * 2,
+    ):
+        with pytest.raises(InputError, match="pass the rows as one array"):
+            WithTargets(rows, table, ["r1", "r2"])[0]
+        whole = WithTargets(np.asarray(rows), table, ["r1", "r2"])
+        assert np.array_equal(whole[1][0], rows[1])
+    square = pd.DataFrame(np.eye(2))  # as many columns as rows: square[0] would be a column
+    for frame in (square, square[0], pa.table({"a": [1, 2]})):
+        with pytest.raises(ConfigError, match="a frame, not rows"):
+            WithTargets(frame, table, ["r1", "r2"])
     data = WithTargets(inputs(N), table, table.ids)
     for wrong in (np.full(N, np.nan), np.full(N, -0.1), np.ones(N - 1)):
         with pytest.raises(InputError):
@@ -275,8 +292,11 @@ def test_a_refresh_weighs_the_pool_and_leaves_gold(gold: Gold, pool: Pool) -> No
     Refresh(data, debiased, gold, pool, table.ids[:N])(net)
     assert np.array_equal(data.weight[:N].numpy(), by_hand(net, gold, pool).astype(np.float32))
     assert np.array_equal(data.weight[N:].numpy(), table.weight[N:].astype(np.float32))
-    with pytest.raises(InputError, match="differ in their number of rows"):
+    with pytest.raises(InputError, match="differ in their number of rows") as error:
         Refresh(data, debiased, gold, pool)
+    assert "ids=" in error.value.remedy and "60 and 65 rows" in error.value.found
+    with pytest.raises(InputError, match="60 and 59 rows"):
+        Refresh(data, debiased, gold, pool, table.ids[: N - 1])
 
 
 # the loop of the documentation ---------------------------------------------------------------------------------------

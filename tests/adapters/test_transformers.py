@@ -18,6 +18,7 @@ import wdistill
 transformers = pytest.importorskip("transformers")
 import datasets  # noqa: E402
 from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
 from transformers import Trainer, TrainerCallback  # noqa: E402
 
 from tests.adapters.trainer_steps import CLASSES, RATE, arguments, bert, padded, parameters, rows_of, step, table_of  # noqa: E402
@@ -183,6 +184,50 @@ def test_gold_is_evaluated_by_its_labels_and_targets_by_the_weighted_loss(tmp_pa
     found = trainer.predict(rows)
     np.testing.assert_allclose(found.predictions, logits.numpy(), atol=1e-6)
     assert found.label_ids is None
+
+
+class Unlabeled(torch.nn.Module):
+    """A network of one's own, whose forward has no labels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bert = bert()
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
+        return self.bert(input_ids=input_ids, attention_mask=attention_mask)
+
+
+def test_a_module_whose_forward_has_no_labels_is_evaluated_by_the_weighted_loss(tmp_path: Path) -> None:
+    model, table, rows = Unlabeled(), table_of(8), rows_of(8)
+    data, batch = to_dataset(table, rows), padded(rows)
+    trainer = WeightedTrainer(model, arguments(tmp_path), data_collator=padded, train_dataset=data)
+    with torch.no_grad():
+        wanted, logits = mean_loss(model.eval(), 8).item(), model(batch["input_ids"], batch["attention_mask"]).logits.numpy()
+    assert trainer.evaluate(data)["eval_loss"] == pytest.approx(wanted, abs=1e-6)
+    found = trainer.predict(data)
+    np.testing.assert_allclose(found.predictions, logits, atol=1e-6)
+    assert np.array_equal(found.label_ids, table.targets.astype(np.float32))
+    without = trainer.predict(rows)
+    np.testing.assert_allclose(without.predictions, logits, atol=1e-6)
+    assert without.label_ids is None
+
+
+def test_texts_of_different_lengths_weigh_as_the_documentation_has_it(tmp_path: Path) -> None:
+    """What a tokenizer returns is columns, which a DataLoader cannot read row by row."""
+    columns = {"input_ids": [row["input_ids"] for row in rows_of(16)]}
+    with pytest.raises(KeyError):
+        next(iter(DataLoader(columns, 4, collate_fn=padded)))
+    gold, pool = gold_and_pool(16)
+    rows = DataLoader(datasets.Dataset.from_dict(columns), 4, collate_fn=padded)
+    table = table_of(16)
+    both = TargetTable(np.arange(20), np.concatenate([table.targets, table.targets[:4]]), np.ones(20))
+    data = to_dataset(both, [*rows_of(16), *({**row, "id": 16 + row["id"]} for row in rows_of(4))])
+    with pytest.raises(InputError, match="pass ids="):
+        Refresh(data, debiased, gold, Pool(rows, pool.teacher))
+    Refresh(data, debiased, gold, Pool(rows, pool.teacher), np.arange(16))(bert())
+    wanted = weights_of(debiased, bert(), gold, pool)
+    np.testing.assert_allclose(data.weight[:16].numpy(), wanted, atol=1e-4)
+    assert (data.weight[16:] == 1).all()
 
 
 def test_what_would_be_silently_another_loss_is_refused(tmp_path: Path) -> None:

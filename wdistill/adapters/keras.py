@@ -30,7 +30,7 @@ def fit_arguments(model: Any, x: Any, ids: Any, table: TargetTable) -> dict[str,
 
     The loss of the compiled model is tried on a few rows, and refused where it is not the mean of weight × cross-entropy.
     """
-    own = table.select(ids)
+    x, own = _arrays(x), table.select(ids)
     checks.same_length({"x": len(keras.tree.flatten(x)[0]), "ids": len(own)})
     check_loss(model, _rows_of(x, np.arange(min(ROWS, len(own)))), own.targets[:ROWS])
     return {"x": x, "y": own.targets, "sample_weight": own.weight}
@@ -42,7 +42,7 @@ class WeightedBatches(keras.utils.PyDataset):
     def __init__(self, model: Any, x: Any, ids: Any, table: TargetTable, batch_size: int = 32, seed: int = 0) -> None:
         super().__init__()
         arguments = fit_arguments(model, x, ids, table)
-        self.x, self.targets, self.weight = x, arguments["y"], arguments["sample_weight"].copy()
+        self.x, self.targets, self.weight = arguments["x"], arguments["y"], arguments["sample_weight"].copy()
         self.ids, self.seed, self.epoch = table.select(ids).ids, seed, -1
         self.batch_size = _at_least_one(batch_size, "batch_size")
         self.on_epoch_end()
@@ -137,6 +137,11 @@ def _remedy(model: Any, output: NDArray[Any]) -> str:
 
 def _are_probabilities(values: NDArray[Any]) -> bool:
     return bool((values >= 0).all() and np.allclose(values.sum(axis=1), 1, atol=0.01))
+
+
+def _arrays(x: Any) -> Any:
+    """Inputs with the values of frames, which are indexed by column."""
+    return keras.tree.map_structure(lambda values: values.to_numpy() if hasattr(values, "to_numpy") else values, x)
 
 
 def _rows_of(x: Any, rows: NDArray[Any]) -> Any:

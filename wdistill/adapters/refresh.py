@@ -12,7 +12,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, SequentialSample
 
 from wdistill.adapters.torch import WithTargets, first_of, inputs_of
 from wdistill.core import checks
-from wdistill.core.errors import bad_value
+from wdistill.core.errors import bad_value, wrong_shape
 from wdistill.training.batch import logits_of
 from wdistill.training.predict import GRID, device_of
 from wdistill.weights.confidence import Floats
@@ -61,7 +61,12 @@ class Refresh:
 
     def __post_init__(self) -> None:
         rows = self.data.rows if self.ids is None else self.data.table.rows(self.ids)
-        checks.same_length({"pool.teacher": len(self.pool.teacher), "ids": len(rows)})
+        predicted = len(self.pool.teacher)
+        if self.ids is None and predicted != len(rows):
+            what, found = "arrays differ in their number of rows", f"{predicted:,} and {len(rows):,} rows"
+            remedy = "pass ids=, those of the pool's rows, where `data` has others too, such as gold rows"
+            raise wrong_shape(what, "pool.teacher and data", found, "one row for each item of the data", remedy)
+        checks.same_length({"pool.teacher": predicted, "ids": len(rows)})
 
     def __call__(self, net: nn.Module) -> None:
         self.data.set_weights(weights_of(self.rule, net, self.gold, self.pool), self.ids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,9 @@ class WithTargets(Dataset[Any]):
         if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
             expected = "a Dataset with items by row, and a length"
             raise wrong_type("not a map-style Dataset", "dataset", dataset, expected, "store its rows, or list them")
+        if not isinstance(dataset, Dataset) and (hasattr(dataset, "iloc") or hasattr(dataset, "columns")):
+            expected, remedy = "items by row number; those of a frame are by name", "pass its values: frame.to_numpy()"
+            raise wrong_type("a frame, not rows", "dataset", dataset, expected, remedy)
         self.dataset, self.table, self.rows = dataset, table, table.rows(ids)  # rows: where each item stands in the table
         checks.same_length({"dataset": len(dataset), "ids": len(self.rows)})
         self.targets, self.weight = _shared(table.targets), _shared(table.weight)  # float32, as a loss takes them
@@ -90,6 +94,9 @@ def first_of(item: Any) -> Any:
     """What the network reads of an item."""
     if not isinstance(item, tuple | list):
         return item
+    if all(isinstance(each, Number) for each in item):
+        found, expected = f"{type(item).__name__} of {len(item)} numbers", "inputs, or a pair of inputs and a label"
+        raise wrong_shape("an item of another kind", "dataset", found, expected, "pass the rows as one array, or tensor")
     if len(item) not in (1, 2):
         found, expected = f"{type(item).__name__} of {len(item)}", "inputs, or a pair of inputs and a label"
         raise wrong_shape("an item of another kind", "dataset", found, expected, "return several inputs by name, in a dict")

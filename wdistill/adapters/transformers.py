@@ -69,7 +69,7 @@ class WeightedTrainer(Trainer):
 
     def prediction_step(self, model: nn.Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Loss, logits, and labels: the model's own where the batch has them, else the targets (b, K)."""
-        own = all(inputs.get(name) is not None for name in self._labels)
+        own = bool(self._labels) and all(inputs.get(name) is not None for name in self._labels)
         names, self.label_names = self.label_names, self._labels if own else [TARGETS]
         try:
             return super().prediction_step(model, inputs, *args, **kwargs)
