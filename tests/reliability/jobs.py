@@ -155,6 +155,11 @@ def _save(folder: Path) -> None:
     save(compose(debiased, fidelity).fit(evidence), folder / "rule.npz")
 
 
+def _prepared(folder: Path) -> dict[str, str]:
+    """A digest for every file that was made of images; they themselves are inputs."""
+    return killing.fingerprint(folder / "imagenet" / "prepared-9")
+
+
 def _decode(folder: Path) -> None:
     """Images in class folders to arrays, three images at a time."""
     pictures.CHUNK = 3
@@ -175,7 +180,7 @@ JOBS = {
         Job("distill", killing.run, every=5),
         Job("distill best", _distill_best, every=40),
         Job("data", _data),
-        Job("data of images", _decode, every=5),
+        Job("data of images", _decode, _prepared, every=5),
         Job("export", _export, every=7),
     )
 }
