@@ -104,6 +104,25 @@ def test_early_stopping_looks_at_the_weighted_soft_cross_entropy(classes: int) -
     assert np.array_equal(trees.as_matrix(reloaded.predict(held)), fitted.predict_proba(held))
 
 
+@both
+def test_early_stopping_looks_at_the_last_set_alone(classes: int) -> None:
+    early = partial(student, n_estimators=60, learning_rate=0.3, early_stopping_round=5)
+    trees.assert_stops_by_the_last_set(early, lambda fitted: fitted.booster_.best_iteration, classes)
+
+
+def test_early_stopping_is_the_same_by_any_name() -> None:
+    inputs, targets, weight = trees.rows(3)
+    early, sets = partial(student, learning_rate=0.3), [trees.rows(3, seed, n=80)[:2] for seed in (2, 1)]
+    own = {"n_iter_no_change": 5, "n_estimators": None, "num_boost_round": 60}
+    wanted = early(early_stopping_round=5, n_estimators=60).fit(inputs, targets, weight, eval_set=sets)
+    called = early(n_estimators=60).fit(
+        inputs, targets, weight, eval_set=sets, callbacks=[lightgbm.early_stopping(5, verbose=False)]
+    )
+    for each in (early(**own).fit(inputs, targets, weight, eval_set=sets), called):
+        assert each.booster_.best_iteration == wanted.booster_.best_iteration
+        assert np.array_equal(each.predict_proba(inputs), wanted.predict_proba(inputs))
+
+
 # the traps ------------------------------------------------------------------------------------------------------------
 
 
@@ -176,16 +195,24 @@ def test_rows_of_weight_0_count_in_the_limits_of_trees() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("objective", "multiclass"), ("metric", "multi_logloss"), ("class_weight", "balanced")]
+    ("name", "value"),
+    [
+        ("objective", "multiclass"),
+        ("metric", "multi_logloss"),
+        ("class_weight", "balanced"),
+        ("loss", "l2"),
+        ("unbalance", True),
+    ],
 )
 def test_what_would_change_the_loss_is_refused(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match="changes what is minimised"):
         student(**{name: value}).fit(*trees.rows(3))
 
 
-def test_trees_with_linear_leaves_are_refused_where_initial_scores_do_not_fit_in() -> None:
+@pytest.mark.parametrize("name", ["linear_tree", "linear_trees"])
+def test_trees_with_linear_leaves_are_refused_where_initial_scores_do_not_fit_in(name: str) -> None:
     with pytest.raises(ConfigError, match="initial scores"):
-        student(linear_tree=True).fit(*trees.rows(3))
+        student(**{name: True}).fit(*trees.rows(3))
 
 
 # as a classifier ------------------------------------------------------------------------------------------------------
@@ -217,3 +244,11 @@ def test_targets_and_weights_are_those_of_the_file(found: Answers) -> None:
 
 def test_a_student_learns_more_than_from_gold_alone(found: Answers) -> None:
     trees.assert_learns(partial(SoftLGBMClassifier, **QUIET, n_estimators=25, num_leaves=7, min_child_samples=5), found)
+
+
+def test_tables_with_classes_in_another_order_are_refused() -> None:
+    trees.assert_refuses_classes_in_another_order(student)
+
+
+def test_what_is_not_fitted_predicts_nothing() -> None:
+    trees.assert_not_fitted(student)

@@ -23,7 +23,7 @@ from sklearn.ensemble import BaggingClassifier, GradientBoostingClassifier, Hist
 from sklearn.ensemble._hist_gradient_boosting import gradient_boosting
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, SGDClassifier
-from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.model_selection import GridSearchCV, KFold, train_test_split
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
@@ -264,6 +264,37 @@ def test_texts_as_classes_are_marked_as_anybody_marks_them(digits: Digits, mark:
     assert model.classes_.tolist() == names.tolist() and np.array_equal(model.targets_, numbered.targets_)
     assert np.array_equal(model.predict(X), names[numbered.predict(X)])
     assert model.score(X, given) == numbered.score(X, y)
+
+
+@pytest.mark.parametrize("mark", [None, np.nan, -1])
+def test_a_grid_search_over_texts_with_marks_needs_splits_that_look_at_no_label(digits: Digits, mark: Any) -> None:
+    X, y, P = digits.rows(digits.gold)
+    given = np.array([f"digit {i}" for i in range(10)], object)[y]
+    given[y == -1] = mark
+    grid = Distiller(FAST, unweighted), {"student__var_smoothing": [1e-9, 1e-3]}
+    with pytest.raises((TypeError, ValueError)):
+        GridSearchCV(*grid, cv=3, error_score="raise").fit(X, given, teacher=P)
+    search = GridSearchCV(*grid, cv=KFold(3, shuffle=True, random_state=0), error_score="raise").fit(X, given, teacher=P)
+    assert search.best_score_ > 0.6
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["alone", "in a pipeline"])
+def test_columns_in_another_order_than_the_table_s_are_told(inside: bool) -> None:
+    """Names of numbers, sorted as text: 1, 10, 2."""
+    names, X = ("1", "2", "10"), np.repeat(np.eye(3), 5, axis=0)
+    table = TargetTable(np.arange(15), X * 0.8 + (1 - X) * 0.1, np.ones(15), names)
+    student = make_pipeline(StandardScaler(), FAST) if inside else FAST
+    with pytest.warns(WdistillWarning, match=r"classes_ \(1, 10, 2\) .* \(1, 2, 10\): read .* through classes_") as told:
+        model = fit_student(student, X, table)
+    assert len(told) == 1 and told[0].filename == __file__
+    likeliest, right = model.predict_proba(X).argmax(axis=1), np.repeat(names, 5)
+    assert (np.array(names)[likeliest] != right).any() and (model.classes_[likeliest] == right).all()
+
+
+def test_a_class_that_no_row_is_taught_is_told_as_a_column_that_is_missing() -> None:
+    X = np.repeat(np.eye(2), 5, axis=0)
+    with pytest.warns(WdistillWarning, match=r"classes_ \(0, 2\) .* \(0, 1, 2\)"):
+        assert fit_student(FAST, X, X @ np.eye(3)[[0, 2]]).predict_proba(X).shape == (10, 2)
 
 
 @pytest.mark.parametrize("mark", [-1, np.nan])

@@ -12,15 +12,21 @@ pytest.importorskip("skops")
 
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from skops import io
 
 from wdistill.adapters.sklearn import Distiller
+from wdistill.adapters.sklearn_card import model_card_of
 from wdistill.adapters.skops import load_student, save_student
 from wdistill.core.errors import ConfigError, FileError
+from wdistill.methods import crossfit
+from wdistill.methods.statistics import wilson
+from wdistill.report.card import plain
+from wdistill.weights.debiased import debiased
 
 X, Y = (part[:300] for part in load_digits(return_X_y=True))
 
@@ -79,6 +85,44 @@ def test_a_card_replaces_no_file_of_others(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="something else"):
         save_student(student, tmp_path / "student.skops", card="ours")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("student.md", "mine")]
+
+
+@pytest.mark.parametrize("method", ["best", debiased], ids=["best", "a rule"])
+def test_the_card_of_a_distiller_tells_teacher_gold_verdict_and_recipe_and_its_code_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: Any
+) -> None:
+    monkeypatch.setattr(crossfit, "TREES", 10)
+    y = np.where(np.arange(300) < 100, Y, -1)
+    teacher = 0.02 + 0.8 * np.eye(10)[np.where(np.arange(300) % 4, Y, (Y + 1) % 10)]
+    model = Distiller(make_pipeline(StandardScaler(), LogisticRegression(C=0.5)), method).fit(X, y, teacher=teacher)
+    card = model_card_of(model)
+    save_student(model, tmp_path / "student.skops", card=card)
+    assert (tmp_path / "student.md").read_text() == card == model_card_of(model)
+    for told in (
+        "library_name: sklearn",
+        "10 classes (StandardScaler, then LogisticRegression)",
+        "rows of 64 columns",
+        f"- {plain(model.advice_.verdict)}",
+        f"| teacher | accuracy | {wilson(0.75, 100).percent} | 100 gold rows |",
+        "| gold | 100 |",
+        "| pool | 200 |",
+        f"Arm: {method}.",
+        "| student of labels alone | accuracy |",
+        "| logisticregression C | 0.5 |",
+        "is not recorded here",
+    ):
+        assert told in card, told
+    assert ("corrected, expected" in card) == (method == "best")  # targets of `best` are not those of a rule
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"rows": X}
+    exec(card.split("```python\n")[1].split("```")[0], names)
+    assert np.array_equal(names["classes"], model.predict(X))
+
+
+def test_the_card_of_a_student_without_a_teacher_claims_nothing() -> None:
+    assert "Nothing is recorded here of its teacher" in model_card_of(Distiller(LogisticRegression(max_iter=500)).fit(X, Y))
+    with pytest.raises(NotFittedError):
+        model_card_of(Distiller(LogisticRegression()))
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PK", b"no archive"])

@@ -114,6 +114,18 @@ def test_what_would_be_silently_another_loss_is_refused() -> None:
         RefreshWeights(None, every=0)  # type: ignore[arg-type]
 
 
+def test_classes_of_loaded_parameters_are_those_that_are_passed(tmp_path: Path) -> None:
+    trained = classifier().fit(WithTargets(inputs(), table_of(), range(ROWS)))
+    trained.save_params(f_params=tmp_path / "student.pt")
+    net, named = (classifier(**known).initialize() for known in ({}, {"classes": range(CLASSES)}))
+    for each in (net, named):
+        each.load_params(f_params=tmp_path / "student.pt")
+        assert np.array_equal(each.predict(inputs()), trained.predict(inputs()))
+    assert np.array_equal(named.classes_, trained.classes_)
+    with pytest.raises(AttributeError, match="pass them"):
+        net.classes_  # noqa: B018
+
+
 def test_weights_are_those_of_the_core_after_every_second_epoch() -> None:
     random = np.random.default_rng(5)
     gold = Gold(inputs(40), random.integers(0, CLASSES, 40), random.dirichlet(np.ones(CLASSES), 40))

@@ -118,6 +118,12 @@ def test_early_stopping_looks_at_the_weighted_soft_cross_entropy(classes: int) -
     np.testing.assert_allclose(history.losses[best] * (1 if classes == 3 else counts.sum() / kept.sum()), loss, rtol=1e-5)
 
 
+@both
+def test_early_stopping_looks_at_the_last_set_alone(classes: int) -> None:
+    early = partial(student, n_estimators=60, learning_rate=0.6, early_stopping_rounds=5)
+    trees.assert_stops_by_the_last_set(early, lambda fitted: fitted.booster_.num_boosted_rounds(), classes)
+
+
 # the traps ------------------------------------------------------------------------------------------------------------
 
 
@@ -206,3 +212,11 @@ def test_targets_and_weights_are_those_of_the_file(found: Answers) -> None:
 
 def test_a_student_learns_more_than_from_gold_alone(found: Answers) -> None:
     trees.assert_learns(partial(SoftXGBClassifier, n_jobs=1, n_estimators=25, max_depth=3), found)
+
+
+def test_tables_with_classes_in_another_order_are_refused() -> None:
+    trees.assert_refuses_classes_in_another_order(student)
+
+
+def test_what_is_not_fitted_predicts_nothing() -> None:
+    trees.assert_not_fitted(student)

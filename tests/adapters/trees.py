@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
 
 from tests.adapters.answers import Answers
-from wdistill.adapters.table import read_targets
+from wdistill import InputError
+from wdistill.adapters.table import TargetTable, read_targets
 from wdistill.adapters.tree_student import TreeStudent, target_rows
 
 Array = NDArray[Any]
@@ -74,6 +77,37 @@ def assert_alone_in_a_fresh_process(fitted: TreeStudent, inputs: Array, folder: 
     done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True)
     assert done.stdout.split()[-1] == "False"
     np.testing.assert_allclose(np.load(folder / "said.npy"), fitted.predict_proba(inputs), atol=1e-6)
+
+
+def assert_stops_by_the_last_set(student: Student, rounds: Callable[[TreeStudent], int], classes: int) -> None:
+    """A set before the last, of which the first tree already is wrong, changes nothing."""
+    inputs, targets, weight = rows(classes)
+    held, taught, counts = rows(classes, seed=1, n=80)
+    last, noise = (held, TargetTable(np.arange(80), taught, counts)), (held, np.roll(taught, 1, axis=1))
+    stopped, by_both, by_noise = (
+        student().fit(inputs, targets, weight, eval_set=sets) for sets in ([last], [noise, last], [last, noise])
+    )
+    assert rounds(by_noise) == 1 < rounds(stopped) < 60
+    assert rounds(by_both) == rounds(stopped)
+    assert np.array_equal(by_both.predict_proba(held), stopped.predict_proba(held))
+
+
+def assert_refuses_classes_in_another_order(student: Student) -> None:
+    inputs, targets, _ = rows(3)
+
+    def table(*names: str) -> TargetTable:
+        return TargetTable(np.arange(len(targets)), targets, np.ones(len(targets)), names or None)
+
+    taught = table("a", "b", "c")
+    with pytest.raises(InputError, match=r"(?s)eval_set 1.*a, c, b"):
+        student().fit(inputs, taught, eval_set=[(inputs, taught), (inputs, table("a", "c", "b"))])
+    student().fit(inputs, taught, eval_set=[(inputs, taught), (inputs, table()), (inputs, targets)])
+
+
+def assert_not_fitted(student: Student) -> None:
+    for ask in (student().predict, student().predict_proba):
+        with pytest.raises(NotFittedError):
+            ask(np.zeros((1, 4)))
 
 
 def assert_takes_what_the_file_says(found: Answers) -> None:

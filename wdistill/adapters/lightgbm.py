@@ -7,6 +7,7 @@ the finished booster is told that its objective is `multiclass`. So the saved mo
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import lightgbm
@@ -17,6 +18,7 @@ from wdistill.core.errors import bad_value
 from wdistill.weights.confidence import Floats
 
 METRIC = "soft_cross_entropy"
+STOPPER = type(lightgbm.early_stopping(1))
 TREES = 100  # where `n_estimators` is not given, as LightGBM's own
 
 
@@ -25,9 +27,17 @@ class SoftLGBMClassifier(TreeStudent):
 
     refused = ("objective", "metric", "num_class", "class_weight", "is_unbalance", "scale_pos_weight")
 
+    def _spellings(self, name: str) -> Iterable[str]:
+        return _spellings(name)
+
     def _train(self, rows: TargetRows, evals: list[TargetRows], callbacks: list[Any]) -> Any:
         params = {name: value for name, value in self.params.items() if value is not None and name != "class_weight"}
-        trees = params.pop("n_estimators", TREES)
+        trees = _take(params, "num_iterations", TREES)
+        rounds = _take(params, "early_stopping_round", 0)
+        if rounds > 0:
+            shown, least = _take(dict(params), "verbosity", 1) > 0, params.get("early_stopping_min_delta", 0.0)
+            callbacks.append(lightgbm.early_stopping(rounds, verbose=shown, min_delta=least))
+        callbacks = [LastSet(each) if isinstance(each, STOPPER) else each for each in callbacks]
         if rows.targets.shape[1] > 2:
             return _many_classes(params, trees, rows, evals, callbacks)
         params |= {"objective": "cross_entropy", "metric": "cross_entropy"}
@@ -39,10 +49,32 @@ class SoftLGBMClassifier(TreeStudent):
         return self.booster_.predict(inputs)
 
 
+class LastSet:
+    """Early stopping that is told of the last set alone: LightGBM's own stops as soon as any set stops it."""
+
+    def __init__(self, stopper: Any) -> None:
+        self.stopper, self.order, self.before_iteration = stopper, stopper.order, stopper.before_iteration
+
+    def __call__(self, env: Any) -> None:
+        rounds = env.iteration, env.begin_iteration, env.end_iteration
+        self.stopper(type(env)(env.model, env.params, *rounds, env.evaluation_result_list[-1:]))
+
+
+def _spellings(name: str) -> list[str]:
+    """A parameter's own name, and its aliases in the order in which LightGBM looks for them."""
+    return list(lightgbm.basic._ConfigAliases.get_sorted(name))
+
+
+def _take(params: dict[str, Any], name: str, default: Any) -> Any:
+    """A parameter by whatever name it has, which is taken out of the others."""
+    given = [params.pop(each) for each in _spellings(name) if each in params]
+    return given[0] if given else default
+
+
 def _many_classes(
     params: dict[str, Any], trees: int, rows: TargetRows, evals: list[TargetRows], callbacks: list[Any]
 ) -> Any:
-    if params.get("linear_tree"):
+    if _take(dict(params), "linear_tree", False):
         found, expected = "linear_tree=True with three classes or more", "leaves that are numbers"
         raise bad_value("initial scores cannot be put into these trees", "linear_tree", found, expected, "leave it out")
     classes = rows.targets.shape[1]

@@ -23,7 +23,7 @@ from wdistill.adapters.sklearn_context import make_context, probabilities_of
 from wdistill.adapters.sklearn_method import check_supervision, method_of
 from wdistill.adapters.sklearn_refresh import fit_refreshed, weights_again
 from wdistill.adapters.sklearn_rows import read_rows, read_teacher
-from wdistill.adapters.sklearn_student import fit_student, instantiate, seed_of
+from wdistill.adapters.sklearn_student import fit_student, fit_targets, instantiate, seed_of
 from wdistill.adapters.table import TargetTable
 from wdistill.core import checks
 from wdistill.methods.advice import Advice, advise
@@ -87,7 +87,7 @@ class Distiller(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         options: dict[str, Any] = {"negligible": self.negligible, "seed": seed}
         taught = self.student, X, self.targets_, self.weight_, self.classes_
         if self.refresh is None:
-            self.student_ = fit_student(*taught, **options)
+            self.student_ = fit_targets(*taught, **options)
         else:
             estimate = weights_again(X, rows, self.context_, supervision, self.weight_)
             self.student_, self.weight_ = fit_refreshed(*taught, estimate, self.refresh, **options)

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_random_state
 from wdistill.adapters.expand import NEGLIGIBLE, Expanded, expand, take
 from wdistill.adapters.sklearn_splits import held_out
 from wdistill.adapters.table import TargetTable
+from wdistill.core import checks
 from wdistill.core.errors import bad_value
 from wdistill.weights.confidence import Floats
 
@@ -36,14 +37,38 @@ def fit_student(
     The transformers of a pipeline read every row once. `class_weight="balanced"` balances the mass of classes instead of
     counting expanded rows. Early stopping validates on whole rows, where the student takes a validation set. Other students
     that split rows by themselves are refused, unless every target is a single class.
+
+    The columns of its `predict_proba` are its `classes_`: sorted, names as text, without those that no row is taught. Where
+    they are not the columns of the targets, it warns.
     """
     if isinstance(targets, TargetTable):
         weight = targets.weight if weight is None else weight
         classes, targets = targets.classes if classes is None else classes, targets.targets
+    model = fit_targets(student, X, targets, weight, classes, negligible=negligible, seed=seed)
+    wanted = np.arange(np.shape(targets)[1]) if classes is None else np.asarray(classes)
+    known = getattr(model, "classes_", wanted)
+    if not np.array_equal(known, wanted):
+        orders = [", ".join(map(str, each[:4])) + ", …" * (len(each) > 4) for each in (known, wanted)]
+        told = f"the student's classes_ ({orders[0]}) are not the columns of the targets ({orders[1]})"
+        checks.warn(f"{told}: read the columns of predict_proba through classes_")
+    return model
+
+
+def fit_targets(
+    student: Any,
+    X: Any,
+    targets: Floats,
+    weight: Floats | None,
+    classes: Sequence[Any] | NDArray[Any] | None,
+    *,
+    negligible: float,
+    seed: int,
+) -> Any:
+    """What `fit_student` returns, for callers who read its columns through `classes_`."""
     model = instantiate(student, seed)
     if isinstance(model, Pipeline):
         front, inner = fit_front(model, X, targets, classes)
-        last = fit_student(model.steps[-1][1], inner, targets, weight, classes, negligible=negligible, seed=seed)
+        last = fit_targets(model.steps[-1][1], inner, targets, weight, classes, negligible=negligible, seed=seed)
         return Pipeline([*front, (model.steps[-1][0], last)])
     rows = expand(X, targets, weight, classes, negligible)
     held = held_out(model, rows, seed) if rows.twins else np.zeros(len(rows.y), bool)

@@ -44,6 +44,8 @@ class WeightedClassifier(NeuralNetClassifier):
     @property
     def classes_(self) -> Any:
         """The class numbers, which no labels tell: one for each column of the targets."""
+        if self.classes is None and not hasattr(self, "n_classes_"):
+            raise AttributeError("classes_: not known before fit; after load_params, pass them: classes=range(K)")
         return np.asarray(self.classes) if self.classes is not None else np.arange(self.n_classes_)
 
     def check_data(self, X: Any, y: Any) -> None:  # noqa: N803

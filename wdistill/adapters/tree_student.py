@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_is_fitted
 
 from wdistill.adapters.table import TARGETS, WEIGHT, TargetTable, check_targets
 from wdistill.core import checks
-from wdistill.core.errors import bad_value
+from wdistill.core.errors import bad_input, bad_value
 from wdistill.weights.confidence import Floats
 
 
@@ -73,7 +74,7 @@ class TreeStudent(ClassifierMixin, BaseEstimator, ABC):
         `eval_set`: pairs of rows and their targets, each a table or an array (every row counts 1 then). The weighted soft
         cross-entropy of the last is what early stopping looks at.
         """
-        named = [name for name in self.refused if self.params.get(name)]
+        named = [name for refused in self.refused for name in self._spellings(refused) if self.params.get(name)]
         if named:
             expected, remedy = "the weighted soft cross-entropy and its metric, which are set here", "leave it out"
             raise bad_value("this changes what is minimised", named[0], self.params[named[0]], expected, remedy)
@@ -81,6 +82,7 @@ class TreeStudent(ClassifierMixin, BaseEstimator, ABC):
         evals = [target_rows(*pair) for pair in eval_set]
         sizes = {"targets": rows.targets.shape[1]}
         classes = checks.same_classes(sizes | {f"eval_set {i}": each.targets.shape[1] for i, each in enumerate(evals)})
+        _same_names({"targets": targets} | {f"eval_set {i}": taught for i, (_, taught) in enumerate(eval_set)})
         names = targets.classes if isinstance(targets, TargetTable) else None
         self.classes_ = np.arange(classes) if names is None else np.array(names)
         self.n_features_in_ = rows.inputs.shape[1] if hasattr(rows.inputs, "shape") else len(rows.inputs[0])
@@ -89,12 +91,18 @@ class TreeStudent(ClassifierMixin, BaseEstimator, ABC):
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
         """Probabilities (n, K), in the order of `classes_`: those of the booster alone, as it is saved."""
+        check_is_fitted(self, "booster_")
         said = np.asarray(self._predict(X), np.float64)
         return said if said.ndim == 2 else np.stack([1.0 - said, said], axis=1)
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """The likeliest class (n,)."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        likeliest = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[likeliest])
+
+    def _spellings(self, name: str) -> Iterable[str]:
+        """All names by which the library knows a parameter."""
+        return (name,)
 
     @abstractmethod
     def _train(self, rows: TargetRows, evals: list[TargetRows], callbacks: list[Any]) -> Any:
@@ -103,3 +111,14 @@ class TreeStudent(ClassifierMixin, BaseEstimator, ABC):
     @abstractmethod
     def _predict(self, inputs: Any) -> Any:
         """Probabilities (n, K), or (n,) of the second of two classes."""
+
+
+def _same_names(given: dict[str, Any]) -> None:
+    """Raise where two tables name the columns of their targets otherwise; arrays have no names."""
+    named = [(where, each.classes) for where, each in given.items() if isinstance(each, TargetTable) and each.classes]
+    for where, names in named[1:]:
+        first, wanted = named[0]
+        if names != wanted:
+            found, expected = ", ".join(names), f"{', '.join(wanted)}, as in {first}"
+            remedy = "make both tables with one list of classes"
+            raise bad_input("tables differ in their classes, or in the order of these", where, found, expected, remedy)
