@@ -74,6 +74,8 @@ def prepare(
         with store.lock(target):
             if not is_prepared(target):  # another process may have been faster
                 info.prepare(Preparation(name, info, files, target, size or info.size, workers, unofficial))
+    for part in ("train", "test"):  # also of a job that was stopped at its very end
+        pictures.remove_progress(target / f"{part}.inputs.npy")
     return load_prepared(target)
 
 
@@ -169,8 +171,6 @@ def _from_pictures(list_images: Callable[..., pictures.ImageListing]) -> Callabl
         source = _source(listing.source, official)
         dataset = Dataset(job.name, listing.classes, parts["train"], parts["test"], official, source)
         write_manifest(job.target, dataset, digests)
-        for part in parts:
-            pictures.remove_progress(job.target / f"{part}.inputs.npy")
 
     return prepare
 
