@@ -1,8 +1,4 @@
-"""Keras 3: targets and weights for `model.fit`, batches whose weights can change, and a callback that estimates them again.
-
-table = read_targets("targets.parquet")
-model.fit(**fit_arguments(model, x, ids, table), epochs=20)
-"""
+"""Keras 3: targets and weights for `model.fit`, batches whose weights can change, and a callback that re-estimates them."""
 
 from __future__ import annotations
 
@@ -106,12 +102,11 @@ def check_loss(model: Any, x: Any, targets: Floats) -> None:
     if not getattr(model, "compiled", False):
         raise bad_value("the model has no loss", "model", "not compiled", "a compiled model", "call model.compile first")
     output = model(x, training=False)
-    values = None if isinstance(output, list | tuple | Mapping) else keras.ops.convert_to_numpy(output)
+    values = None if isinstance(output, list | tuple | Mapping) else keras.ops.convert_to_numpy(output).astype(np.float64)
     if values is None or values.shape != targets.shape:
         found = "several outputs" if values is None else f"outputs {values.shape}"
         remedy = f"end the model in Dense({targets.shape[1]}), also where there are two classes"
         raise wrong_shape("outputs do not fit the targets", "model", found, f"one output {targets.shape}", remedy)
-    values = values.astype(np.float64)
     scaled = np.log(np.clip(values, 1e-7, 1)) if _are_probabilities(values) else values  # as Keras clips
     row_losses = -(targets * log_softmax(scaled, axis=1)).sum(axis=1)
     first, second = np.linspace(0.2, 1, len(targets)), np.linspace(0.5, 0, len(targets))
