@@ -33,6 +33,7 @@ Targets = Literal["soft", "hard"]
 Estimate = Literal["paper", "conditional", "ratio"]
 Losses = Callable[[Floats, Floats], Any]  # log-probabilities (m, K), distributions to match (m, K) → losses (m,)
 BLOCK = 1 << 15  # predictions whose losses are computed at once: few enough to stay in the cache
+LARGEST = 1e60  # of a loss, in a file
 ROWS = 1 << 15  # rows whose weights are computed at once
 
 
@@ -125,6 +126,8 @@ class Debiased:
         m, columns = len(self.wrong), (self.wrong, self.truth_loss, self.target_loss, self.margins, self.certainty)
         if self.points.shape != (m, 2) or any(column.shape != (m,) for column in columns) or not 1 <= self.k <= m:
             raise ValueError(f"{m} validation rows, k {self.k}, points {self.points.shape}")  # in a file; `fit` checks them
+        if not all((np.abs(column) <= LARGEST).all() for column in (self.truth_loss, self.target_loss)):
+            raise ValueError(f"losses that are not finite, or above {LARGEST:g}")
 
     name = "debiased"
 
@@ -180,7 +183,10 @@ class Debiased:
         """Weights, distortion, and where clipped, from mean responses (n, R)."""
         error = means[:, 0]
         if self.estimate == "ratio":
-            truth, excess = means[:, 1], means[:, 2]  # of the loss on the target over the loss on the truth
+            truth, excess = (
+                np.maximum(means[:, 1], LOSS_FLOOR / 2),
+                means[:, 2],
+            )  # of the loss on the target over the loss on the truth
             return truth / (truth + np.maximum(excess, 0.0)), 1.0 + excess / truth, excess < 0
         if self.estimate == "conditional":  # D: the mean over the wrong neighbours
             distortions = np.divide(means[:, 1], error, out=np.ones_like(error), where=error > 0)

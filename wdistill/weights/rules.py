@@ -87,6 +87,10 @@ class Fidelity:
     mean: EntropyMean
     name = "fidelity"
 
+    def __post_init__(self) -> None:
+        if self.mean.count < 1 or abs(self.mean.quanta) > self.mean.count << 60:  # in a file: of more than e^1024 classes
+            raise ValueError(f"a mean entropy of {self.mean.count} rows that no rows have")
+
     def weigh_rows(self, rows: Rows) -> Weighed:
         entropies, mean = rows.confidence("teacher", entropy), self.mean.value
         ratio = entropies / mean if mean > 0 else np.zeros_like(entropies)
