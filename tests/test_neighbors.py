@@ -154,6 +154,13 @@ def test_means_do_not_lose_small_responses_beside_large_ones():
     np.testing.assert_allclose(means, responses, rtol=1e-12)
 
 
+@pytest.mark.parametrize("size", [1e-260, 1e-308, 5e-324])
+def test_responses_next_to_nothing_have_means_next_to_nothing(size):
+    """Their quanta would be below the smallest number there is."""
+    means = neighbors(np.zeros((4, 2)), np.full((4, 1), size), k=2).means_at(np.zeros(1), np.zeros(1))
+    np.testing.assert_allclose(means, size, atol=1e-270)
+
+
 def test_arrays_given_are_not_changed():
     rng = np.random.default_rng(7)
     points, responses, queries = plane(rng, "zeros", 30), rng.random((30, 1)), rng.random((9, 2))

@@ -548,7 +548,7 @@ def test_a_rule_of_a_user_shows_its_weights_alone() -> None:
     mine = replace(
         found.arms["mine"],
         refreshes=found.arms["mine"].refreshes[:1],
-        fitted=(Fidelity(EntropyMean()),),
+        fitted=(Fidelity(EntropyMean(count=1)),),
         seconds={"nap": 90.0},
     )
     text = Reader(page({"mine": [replace(found, arms={"mine": mine}, seconds={})]}, "t")).text

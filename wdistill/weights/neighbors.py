@@ -18,6 +18,7 @@ from wdistill.weights.confidence import compiles
 Floats = NDArray[np.float64]
 
 SMALL = 1 << 23  # queries × points up to which plain NumPy is fast enough not to load compiled code
+SMALLEST = -900  # binary exponent of a column's largest response: units of smaller ones would not be numbers
 BLOCK = 1 << 20  # distances held at once by the NumPy half
 
 
@@ -80,7 +81,8 @@ def slack(distance: Floats, rounding: float) -> Floats:
 def _quanta(column: Floats) -> list[tuple[NDArray[np.int64], float]]:
     """A response as whole multiples of a coarse unit and, unless that is exact, of a fine one; no sum exceeds 2^53."""
     room = 52 - len(column).bit_length()
-    unit = 2.0 ** (int(np.frexp(np.abs(column).max())[1]) - room)
+    largest = max(int(np.frexp(np.abs(column).max())[1]), SMALLEST)
+    unit = 2.0 ** (largest - room)
     coarse = np.rint(column / unit)
     small = unit * 2.0 ** (-1 - room)
     fine = np.rint((column - coarse * unit) / small)
