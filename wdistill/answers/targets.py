@@ -71,7 +71,7 @@ class AnswersJob:
 
     def process(self, kept: np.ndarray, numbers: Numbers) -> OutputBatch:
         targets, changed = self.job.targets(numbers)
-        alone = len(self.source.columns) == 1 or self.job.correction.targets.source.removesuffix(RECALIBRATED) == TEACHER
+        alone = len(self.source.columns) == 1 or self.job.metadata["targets_from"].removesuffix(RECALIBRATED) == TEACHER
         columns = self._columns(targets, targets.argmax(axis=1), TEACHER if alone else CORRECTED)
         return OutputBatch(kept, columns, {"changed": int(changed.sum())})
 

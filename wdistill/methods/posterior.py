@@ -54,6 +54,14 @@ class Posterior:
         return {"slopes": dict(self.slopes), "biases": self.biases.tolist(), "classes_without_gold": without}
 
 
+def posterior_of(record: Mapping[str, Any]) -> Posterior:
+    """The posterior whose record this is."""
+    biases = np.array(record["biases"], np.float64)
+    with_gold = np.ones(len(biases), bool)
+    with_gold[record["classes_without_gold"]] = False
+    return Posterior({str(name): float(slope) for name, slope in record["slopes"].items()}, biases, with_gold)
+
+
 def fit_posterior(
     predictions: Mapping[str, Floats], labels: NDArray[np.integer], weights: Floats | None = None
 ) -> Posterior:

@@ -21,7 +21,7 @@ from wdistill.methods.context import Context
 from wdistill.methods.crossfit import Ints
 from wdistill.methods.gold_design import effective_weights
 from wdistill.methods.on_gold import beats
-from wdistill.methods.posterior import Posterior, cross_fitted, fit_posterior
+from wdistill.methods.posterior import Posterior, cross_fitted, fit_posterior, posterior_of
 from wdistill.weights.confidence import Floats
 
 AVERAGE, POSTERIOR, RECALIBRATED = "average", "posterior", "-recalibrated"  # the last one follows an expert's name
@@ -68,6 +68,15 @@ class Average:
     @property
     def record(self) -> dict[str, Any]:
         return {"share": self.share, "leader": self.leader.record, "posterior": self.posterior.record}
+
+
+def targets_of_record(record: Mapping[str, Any]) -> Targets:
+    """The targets whose record this is; a record of something else raises KeyError, TypeError or ValueError."""
+    if "expert" in record:
+        return AsTheyAre(str(record["expert"]))
+    if "share" in record:
+        return Average(posterior_of(record["leader"]), posterior_of(record["posterior"]), float(record["share"]))
+    return posterior_of(record)
 
 
 @dataclass(frozen=True, eq=False)

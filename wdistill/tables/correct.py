@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from wdistill.core import checks
 from wdistill.methods.best import Correction, correct_targets
 from wdistill.methods.context import one_hot
 from wdistill.methods.guards import check_gold
+from wdistill.methods.targets import Targets
 from wdistill.tables.experts import ExpertTables, open_experts, predict_sample
 from wdistill.tables.formats.table import Chunk, Table
 from wdistill.tables.join import Numbers
@@ -24,11 +26,11 @@ from wdistill.weights.confidence import Floats
 
 @dataclass(frozen=True, eq=False)
 class CorrectJob:
-    """The job that writes targets: the experts, and what the gold rows make of their predictions."""
+    """The job that writes targets: the experts, and what the gold rows made of their predictions."""
 
     experts: ExpertTables
-    correction: Correction
-    sampled: int  # unlabeled rows that the gain was estimated on
+    fitted: Targets
+    metadata: Mapping[str, Any]  # where the targets come from, and what they gain
 
     @property
     def source(self) -> UnlabeledTables:
@@ -36,18 +38,7 @@ class CorrectJob:
 
     @property
     def state(self) -> bytes:
-        return json.dumps([self.correction.targets.source, self.correction.targets.of.record]).encode()
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        targets, gain = self.correction.targets, self.correction.gain
-        return {
-            "method": "best",
-            "why": self.correction.why,
-            "targets_from": targets.source,
-            "fitted": targets.of.record,
-            "prospect": {"sampled": self.sampled, **gain.numbers},
-        }
+        return json.dumps([self.metadata["targets_from"], self.fitted.record]).encode()
 
     def schema(self, ids: pa.DataType) -> pa.Schema:
         return pa.schema([("id", ids), ("weight", pa.float32()), ("targets", pa.list_(pa.float32(), self.source.classes))])
@@ -66,7 +57,7 @@ class CorrectJob:
         """Targets (n, K) from the predictions of all experts, and which rows (n,) get another class than the teacher's."""
         names, classes = map(self.experts.expert, self.source.columns), range(self.source.classes)
         predictions = {name: np.stack([numbers[f"{name}.{c}"] for c in classes], axis=1) for name in names}
-        targets = self.correction.targets.of(predictions)
+        targets = self.fitted(predictions)
         changed = targets.argmax(axis=1) != predictions["teacher"].argmax(axis=1)
         if self.source.options.targets == "hard":
             targets = one_hot(targets.argmax(axis=1), targets.shape[1])
@@ -82,7 +73,20 @@ def prepare_best(paths: Paths, options: Options) -> CorrectJob:
     sample = predict_sample(experts)
     for finding in (*sample.concerns, *check_gold(sample.context)):
         checks.warn(finding.text)
-    return CorrectJob(experts, correct_targets(sample.context), len(sample.ids))
+    correction = correct_targets(sample.context)
+    return CorrectJob(experts, correction.targets.of, _described(correction, len(sample.ids)))
+
+
+def _described(correction: Correction, sampled: int) -> dict[str, Any]:
+    """What the record says about targets whose gain was estimated on so many unlabeled rows."""
+    targets, gain = correction.targets, correction.gain
+    return {
+        "method": "best",
+        "why": correction.why,
+        "targets_from": targets.source,
+        "fitted": targets.of.record,
+        "prospect": {"sampled": sampled, **gain.numbers},
+    }
 
 
 def lists(rows: Floats) -> pa.Array:

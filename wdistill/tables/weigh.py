@@ -48,7 +48,7 @@ def weigh_files(paths: Paths, output: Path, options: Options) -> dict[str, Any]:
     """Run the whole job; returns the record that the output carries."""
     check_options(options, paths)
     check_output(output, WRITERS, paths, escape_formulas=options.escape_formulas)
-    return run_table_job(output, lambda: _prepare(paths, options))
+    return run_table_job(output, lambda: prepare_job(paths, options))
 
 
 def run_table_job(output: Path, prepare: Callable[[], TableJob]) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def run_table_job(output: Path, prepare: Callable[[], TableJob]) -> dict[str, An
     return record
 
 
-def _prepare(paths: Paths, options: Options) -> TableJob:
+def prepare_job(paths: Paths, options: Options) -> TableJob:
     """Open the tables and fit what the method needs."""
     if options.method == "paper":
         return prepare(paths, options)

@@ -7,18 +7,15 @@ can be saved without another line here.
 from __future__ import annotations
 
 import io
-import json
 import math
-import zipfile
-from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, get_type_hints
 
 import numpy as np
 
-from wdistill.core import checks, foreign_json, npy, store
+from wdistill.core import archive, checks, store
+from wdistill.core.archive import Arrays
 from wdistill.core.errors import bad_value, unreadable, wrong_type
 from wdistill.core.paths import as_path
 from wdistill.weights.confidence import Floats
@@ -28,11 +25,7 @@ from wdistill.weights.rules import CONFIDENCES, RULES
 
 FORMAT = 3
 TEXT = "rule.json"  # the member that is no array
-END = 22  # bytes at the end of an archive …
-END_64 = 20  # … and those before them, where one is so large that it has a second end
 LARGEST = 1e150  # number in an array
-DIRECTORY_LIMIT = 1 << 16  # bytes of the table of contents: some hundred arrays
-Arrays = Mapping[str, np.ndarray]
 
 
 def save(fitted: Fitted, path: str | Path) -> None:
@@ -57,10 +50,7 @@ def to_bytes(fitted: Fitted) -> bytes:
     if not hasattr(fitted, "weigh_rows"):
         raise wrong_type("not a fitted rule", "save", fitted, "what a rule's fit() returned", "fit the rule first")
     arrays: dict[str, np.ndarray] = {}
-    text = json.dumps({"wdistill": FORMAT, "rule": _encode(fitted, "rule", arrays)})
-    buffer = io.BytesIO()
-    np.savez(buffer, **{TEXT: np.frombuffer(text.encode(), np.uint8)}, **arrays)  # type: ignore[arg-type]
-    return buffer.getvalue()
+    return archive.to_bytes(TEXT, {"wdistill": FORMAT, "rule": _encode(fitted, "rule", arrays)}, arrays)
 
 
 def from_bytes(content: bytes, where: str) -> Fitted:
@@ -69,33 +59,14 @@ def from_bytes(content: bytes, where: str) -> Fitted:
 
 def _read(stream: IO[bytes], where: str) -> Fitted:
     try:
-        arrays = _arrays(stream)
-        text = foreign_json.parse(arrays.pop(TEXT)[: foreign_json.LENGTH + 1].tobytes())
+        text, arrays = archive.read(stream, TEXT)
         if text["wdistill"] != FORMAT:
             found, remedy = f"format {text['wdistill']}", "fit the rule again with this version"
             raise unreadable("written by another version of wdistill", where, found, f"format {FORMAT}", remedy)
         return _fitted(text["rule"], "rule", arrays)
-    except (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, OverflowError, zipfile.BadZipFile) as error:
+    except archive.DAMAGE as error:
         expected = "a file that wdistill.save wrote"
         raise unreadable("not a fitted rule", where, error, expected, "fit the rule again and save it") from None
-
-
-def _arrays(stream: IO[bytes]) -> dict[str, np.ndarray]:
-    """All arrays of an archive, by name: stored as they are, and not more of them than the file is long."""
-    size = stream.seek(0, io.SEEK_END)
-    stream.seek(max(0, size - END - END_64))
-    tail = stream.read()
-    length = int.from_bytes(tail[-10:-6], "little")
-    if tail[-END:][:4] != b"PK\5\6" or tail[:-END][:4] == b"PK\6\7" or length > DIRECTORY_LIMIT:
-        raise ValueError("no archive, or one whose table of contents is not at its end, or too long")
-    with zipfile.ZipFile(stream) as archive:
-        members = archive.infolist()
-        if any(each.compress_type != zipfile.ZIP_STORED for each in members) or sum(m.file_size for m in members) > size:
-            raise ValueError("arrays that are compressed, or share their bytes")
-        return {
-            each.filename.removesuffix(".npy"): npy.read_numbers(partial(archive.open, each), each.file_size)
-            for each in members
-        }
 
 
 def _encode(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
