@@ -6,12 +6,16 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from wdistill.cli.engine_flags import add_engine_flags, engine_of
 from wdistill.core.errors import FileError, printable, unreadable
 
 EPILOG = """
 tables: parquet (a file, a folder or a 'glob*'), npz, csv or jsonl; npy for bare arrays, as teacher=PATH.npy
+files: with --engine, each file of --unlabeled becomes one of the output folder; the first file of one table belongs to the
+  first of another; files may be remote (s3://…, gs://…), and go on where they were when the command is run again
 columns: id, teacher, student (lists, or teacher_0, teacher_1, …) and, in the validation table, label
-exit codes: 0 done, 2 bad input or options, 3 cannot write, 5 another process is writing, 130 interrupted, 143 terminated
+exit codes: 0 done, 2 bad input or options, 3 cannot write, 5 another process is writing, 75 a worker died
+  or a store does not answer (run again to resume), 130 interrupted, 143 terminated
 """
 
 OURS = "a file that `wdistill weigh` wrote"
@@ -40,7 +44,12 @@ def add(commands: Any) -> None:
         help="rows with a true label; repeat to join tables by id",
     )
     flag("--unlabeled", action="append", required=True, metavar="U", help="rows to weigh; repeat to join tables by id")
-    flag("--output", required=True, type=Path, metavar="W", help="where weights (and targets) go: .parquet, .csv or .npz")
+    flag(
+        "--output",
+        required=True,
+        metavar="W",
+        help="where weights (and targets) go: .parquet, .csv or .npz; with --engine, a folder or an address such as s3://…",
+    )
     flag(
         "--labeled",
         action="append",
@@ -48,6 +57,7 @@ def add(commands: Any) -> None:
         metavar="L",
         help="labeled rows: the teacher's predictions, for fidelity; with --inputs, label and inputs",
     )
+    add_engine_flags(weigh)
     add_flags(weigh, Options)
     weigh.set_defaults(run=run_weigh)
 
@@ -59,8 +69,14 @@ def run_weigh(arguments: argparse.Namespace) -> None:
 
     flags = flags_given(arguments, Options)
     paths = Paths(arguments.validation, arguments.unlabeled, arguments.labeled, files_of_settings(flags))
-    record = weigh_files(paths, arguments.output, read_options(flags))
-    print_record(record, {"written to": str(arguments.output)}, brief=True)
+    engine = engine_of(arguments)
+    if engine is None:
+        record = weigh_files(paths, Path(arguments.output), read_options(flags))
+    else:
+        from wdistill.engines.weigh import weigh_partitions
+
+        record = weigh_partitions(paths, arguments.output, read_options(flags), engine)
+    print_record(record, {"written to": arguments.output}, brief=True)
 
 
 def fitted_and_histogram(record: dict[str, Any]) -> tuple[Any, Any]:

@@ -25,14 +25,15 @@ def warn(text: str) -> None:
 
 
 @contextmanager
-def collect_warnings() -> Iterator[list[str]]:
-    """Show each warning on standard error, every text once, and collect the texts."""
-    messages: list[str] = []
+def collect_warnings(collected: type[Warning] = Warning) -> Iterator[list[str]]:
+    """Show each warning on standard error, every text once, and collect the texts of one kind."""
+    shown, messages = set[str](), list[str]()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         text = printable(str(message))
-        if text not in messages:
-            messages.append(text)
+        if text not in shown:
+            shown.add(text)
+            messages.extend([text] if isinstance(message, collected) else [])
             with suppress(OSError):  # the text is collected even if the terminal is gone
                 print(f"warning: {text}", file=sys.stderr, flush=True)
 

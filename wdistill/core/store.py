@@ -115,6 +115,24 @@ def write_bytes(path: Path, content: bytes) -> None:
             file.flush()
 
 
+def write_if_absent(path: Path, content: bytes) -> bool:
+    """Write a file that is not there yet; False, and nothing is changed, where it is: of several processes one succeeds."""
+    scratch = temporary_name(path)
+    with _removed_on_error(scratch, path):
+        with _synced(scratch) as file:
+            file.write(content)
+        before("link", path)
+        try:
+            os.link(scratch, path)
+        except FileExistsError:
+            return False
+        finally:
+            scratch.unlink(missing_ok=True)
+        before("sync", path.parent)
+        _sync_folder(path.parent)
+    return True
+
+
 def write_at(path: Path, position: int, content: bytes | memoryview) -> None:
     """Write bytes at a position of a scratch file and truncate it behind them: an incomplete chunk is overwritten."""
     try:

@@ -28,7 +28,10 @@ Named = str | os.PathLike[str]
 
 
 def prepare_batches(
-    validation: Named | Sequence[Named], unlabeled: Named | Sequence[Named], labeled: Named | Sequence[Named] = (), **options: Any
+    validation: Named | Sequence[Named],
+    unlabeled: Named | Sequence[Named],
+    labeled: Named | Sequence[Named] = (),
+    **options: Any,
 ) -> bytes:
     """Fit what `wdistill weigh` with these options would fit: a prepared job, as bytes, for `BatchFunction`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -93,7 +93,7 @@ class TableJob(Protocol):
     def state(self) -> bytes: ...  # what was fitted: parts made with another state belong to another job
 
     @property
-    def metadata(self) -> dict[str, Any]: ...  # what the record says about what was fitted
+    def metadata(self) -> Mapping[str, Any]: ...  # what the record says about what was fitted
 
     def schema(self, ids: pa.DataType) -> pa.Schema: ...
 

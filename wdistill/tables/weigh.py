@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -37,7 +37,7 @@ from wdistill.weights.confidence import Scan, scan
 from wdistill.weights.debiased import debiased
 from wdistill.weights.diagnostics import Histogram
 from wdistill.weights.evidence import Rows
-from wdistill.weights.rule import Fitted
+from wdistill.weights.rule import Fitted, Rule
 from wdistill.weights.rules import EntropyMean, rule_named, rule_options
 
 BINS = 200  # of the margins of the unlabeled rows
@@ -158,37 +158,72 @@ class WeighJob:
         """Nothing."""
 
 
+@dataclass(frozen=True, eq=False)
+class OpenedRows:
+    """The unlabeled rows, opened, before the rule is fitted."""
+
+    source: UnlabeledTables
+    ids: pa.Array  # of the gold rows
+    labeled: tuple[Table, ...]
+
+
 def prepare(paths: Paths, options: Options) -> WeighJob:
     """Open the tables, check what can be checked without reading the unlabeled rows, and fit the rule."""
+    opened = open_rows(paths, options)
+    return fit(opened, mean_of_all(opened) if takes_mean(options) else None)
+
+
+def open_rows(paths: Paths, options: Options) -> OpenedRows:
+    """Open the tables, and read the gold rows."""
     gold = open_tables(paths.validation, option="--validation")
     tables = open_tables(paths.unlabeled, option="--unlabeled")
     labeled = open_tables(paths.labeled, option="--labeled")
     check_ids(gold, tables, labeled)
     evidence, ids = read_gold(gold, options, (*tables, *labeled))
-    rule = rule_named(",".join(options.rule))
-    assert rule is not None  # the names have been checked
-    needed = [options.truth or "" if column == "truth" else column for column in rule.needs]
+    needed = [options.truth or "" if column == "truth" else column for column in _rule(options).needs]
     source = UnlabeledTables(tables, options, evidence, {column: table_with(tables, column) for column in needed})
     if not any(table.counts_rows for table in (*gold, *tables)):
         source = replace(source, gold_ids=ids)
-    mean = _mean_entropy(source, labeled) if takes_mean(options) else None
-    with named_rows(ids, "--validation"):
-        return WeighJob(source, rule.defaulting(**rule_options(options), mean=mean).fit(evidence))
+    return OpenedRows(source, ids, labeled)
 
 
-def _mean_entropy(source: UnlabeledTables, labeled: Sequence[Table]) -> EntropyMean:
+def fit(opened: OpenedRows, mean: EntropyMean | None) -> WeighJob:
+    """The job, once the mean entropy of all rows is known, if the rule takes it."""
+    options = opened.source.options
+    with named_rows(opened.ids, "--validation"):
+        rule = _rule(options).defaulting(**rule_options(options), mean=mean)
+        return WeighJob(opened.source, rule.fit(opened.source.evidence))
+
+
+def _rule(options: Options) -> Rule[...]:
+    rule = rule_named(",".join(options.rule))
+    assert rule is not None  # the names have been checked
+    return rule
+
+
+def mean_of_all(opened: OpenedRows) -> EntropyMean:
     """The teacher's mean entropy over the unlabeled rows and, if given, the labeled ones."""
-    if not labeled:
+    return mean_of_labeled(opened) + mean_entropy(opened.source, opened.source.columns["teacher"])
+
+
+def mean_of_labeled(opened: OpenedRows) -> EntropyMean:
+    """The part of it that comes of the labeled rows."""
+    if not opened.labeled:
         checks.warn("fidelity's mean entropy runs over the unlabeled rows only: --labeled names no labeled rows")
+        return EntropyMean()
+    return mean_entropy(opened.source, table_with(opened.labeled, "teacher"))
+
+
+def mean_entropy(source: UnlabeledTables, table: Table) -> EntropyMean:
+    """The teacher's mean entropy over the rows of a table."""
     mean = EntropyMean()
-    for table in (source.columns["teacher"], *([table_with(labeled, "teacher")] if labeled else [])):
-        with progress(f"mean entropy of {table.option}", table.rows) as tick:
-            for chunk in table.chunks(["teacher"], rows=chunk_rows(source.classes)):
-                with located_errors(table, chunk, "teacher"):
-                    teacher = chunk.columns["teacher"]
-                    checks.same_classes({"--validation": source.classes, "teacher": teacher.shape[1]})
-                    mean = mean.plus(teacher, name="teacher", **source.reading(table))
-                tick(len(chunk.ids))
+    with progress(f"mean entropy of {table.option}", table.rows) as tick:
+        for chunk in table.chunks(["teacher"], rows=chunk_rows(source.classes)):
+            with located_errors(table, chunk, "teacher"):
+                teacher = chunk.columns["teacher"]
+                checks.same_classes({"--validation": source.classes, "teacher": teacher.shape[1]})
+                mean = mean.plus(teacher, name="teacher", **source.reading(table))
+            tick(len(chunk.ids))
     return mean
 
 
@@ -263,6 +298,14 @@ def _missing(folder: JobFolder, base: Table) -> list[tuple[int, int]]:
     return [(end, start) for end, start in zip(ends, starts, strict=True) if end < start]
 
 
+def make_part(job: TableJob, folder: JobFolder) -> Part | None:
+    """All rows of the job's tables as one part; None where there are none."""
+    for number, table in enumerate(job.source.tables[1:], 1):
+        if table in job.source.columns.values():
+            folder.aligned[str(number)] = align_table(job, folder, number)
+    return next(_new_parts(job, folder, 0, len(job.source.tables[0].files), lambda rows: None), None)
+
+
 def _new_parts(job: TableJob, folder: JobFolder, start: int, stop: int, tick: Progress) -> Iterator[Part]:
     """Process file after file; a part ends with a file once it is large enough."""
     base = job.source.tables[0]
@@ -321,10 +364,10 @@ def _assemble(job: TableJob, folder: JobFolder, output: Path, messages: list[str
             histogram = histogram.plus(batch["weight"].to_numpy())
             tick(batch.num_rows)
     check.finish(lambda: (batch["id"] for batch in batches(["id"])), where)
-    _warn_of_gold(job.source, parts)
-    if histogram.mean == 1 and job.source.options.method == "paper" and job.source.options.rule != ("unweighted",):
-        checks.warn("every weight is 1: these weights change nothing")
-    record = {**_record(job, parts, histogram, messages), "sha256": content.hexdigest()}
+    warn_of_gold(job.source, _counts(parts))
+    warn_if_nothing_changes(job, histogram)
+    rows, files = sum(part.kept for part in parts), len(job.source.tables[0].files)
+    record = {**record_of(job, _counts(parts), rows, files, histogram, messages), "sha256": content.hexdigest()}
     escape = job.source.options.escape_formulas
     with (folder.folder / parts[0].file).open("rb") as file:
         schema = pq.read_schema(file).remove_metadata()
@@ -338,13 +381,19 @@ def _count_gold(ids: pa.Array, gold: pa.Array | None) -> int:
     return int(pc.sum(pc.is_in(ids, value_set=gold)).as_py() or 0) if gold is not None and gold.type == ids.type else 0
 
 
-def _warn_of_gold(source: UnlabeledTables, parts: Sequence[Part]) -> None:
-    """Warn where gold rows are weighed too, or where a model was probably trained on them."""
-    counts, evidence = _counts(parts), source.evidence
-    concerns = list(gold_in_unlabeled(counts["gold"], len(evidence.validation_labels), "ids"))
+def warn_if_nothing_changes(job: TableJob, histogram: Histogram) -> None:
+    """Warn where all weights are 1 although a rule was to lower some."""
+    if histogram.mean == 1 and job.source.options.method == "paper" and job.source.options.rule != ("unweighted",):
+        checks.warn("every weight is 1: these weights change nothing")
+
+
+def warn_of_gold(source: UnlabeledTables, counts: Mapping[str, int]) -> None:
+    """Warn where gold rows are weighed too, or where a model was probably trained on them; counts are those of all rows."""
+    evidence = source.evidence
+    concerns = list(gold_in_unlabeled(counts.get("gold", 0), len(evidence.validation_labels), "ids"))
     models = {"teacher": evidence.validation_teacher, "student": evidence.validation_student}
     for column, values in ((column, values) for column, values in models.items() if values is not None):
-        others = np.array([counts[f"{column}.{at}"] for at in range(BINS)])
+        others = np.array([counts.get(f"{column}.{at}", 0) for at in range(BINS)])
         concerns += surer_on_gold(column, scan(values, name=column, **evidence.reading).margin, others)
     for concern in concerns:
         checks.warn(concern.text)
@@ -357,15 +406,18 @@ def _counts(parts: Sequence[Part]) -> Counter[str]:
     return counts
 
 
-def _record(job: TableJob, parts: list[Part], histogram: Histogram, messages: list[str]) -> dict[str, Any]:
-    source, counts = job.source, _counts(parts)
+def record_of(
+    job: TableJob, counts: Mapping[str, int], rows: int, files: int, histogram: Histogram, messages: list[str]
+) -> dict[str, Any]:
+    """What the output says about itself: so many rows, of so many files."""
+    source = job.source
     return {
         "wdistill": wdistill.__version__,
         "options": option_record(source.options),
         "validation_rows": len(source.evidence.validation_labels),
         "classes": source.classes,
-        "unlabeled_files": len(source.tables[0].files),
-        "rows": sum(part.kept for part in parts),
+        "unlabeled_files": files,
+        "rows": rows,
         **{name: counts[name] for name in ("clipped", "tied", "changed") if name in counts},
         "histogram": asdict(histogram),
         "warnings": messages,

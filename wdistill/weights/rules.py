@@ -77,6 +77,9 @@ class EntropyMean:
         total = (int((whole >> 20).sum()) << 20) + int((whole & 0xFFFFF).sum())
         return EntropyMean(self.quanta + total, self.count + len(entropies))
 
+    def __add__(self, other: EntropyMean) -> EntropyMean:
+        return EntropyMean(self.quanta + other.quanta, self.count + other.count)
+
     @property
     def value(self) -> float:
         return self.quanta / self.count / 2.0**50

@@ -304,7 +304,7 @@ def _source(text: str, option: str) -> Source:
     if named and (os.path.lexists(rest) or rest.endswith(".npy")):
         return _npy_source(column, Location(option, Path(rest)))
     try:
-        files = _files(text, option)
+        files = files_of(text, option)
     except (OSError, ValueError) as error:
         raise forbidden(Location(option, Path(text)), error) from error
     kinds = [_format(Location(option, path)) for path in files]
@@ -324,7 +324,7 @@ def _npy_source(column: str, location: Location) -> Source:
     return Source((location.path,), kind, column)
 
 
-def _files(text: str, option: str) -> tuple[Path, ...]:
+def files_of(text: str, option: str) -> tuple[Path, ...]:
     """The files that an argument stands for; a path that exists is never taken for a glob."""
     path = Path(text)
     if path.is_dir():

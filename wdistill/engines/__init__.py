@@ -1,0 +1,1 @@
+"""Table jobs on many files and many processes: the same rows, on one machine, Ray or Spark."""
