@@ -95,11 +95,15 @@ def _read_weights(path: Path) -> dict[str, Any]:
     """The record of a file of weights; without one, at least the histogram of its weights."""
     from dataclasses import asdict
 
+    from wdistill.core.places import place_of
     from wdistill.tables.formats.table import open_tables
     from wdistill.tables.gold import located_errors
+    from wdistill.tables.manifest import is_finished, read_manifest
     from wdistill.tables.output import read_record
     from wdistill.weights.diagnostics import Histogram
 
+    if is_finished(path):
+        return read_manifest(place_of(str(path)), str(path)) or {}
     (table,) = open_tables([str(path)], option="inspect")
     if table.has("teacher") and not table.has("weight"):
         found, remedy = ", ".join(table.columns[:10]), "inspect tables with --validation V and --unlabeled U"

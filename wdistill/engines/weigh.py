@@ -25,11 +25,11 @@ from wdistill.core import checks, sealed, store
 from wdistill.core.errors import StorageError, WdistillWarning, bad_value, empty
 from wdistill.core.places import Place, fetch, is_remote, place_of, remote_files
 from wdistill.core.progress import progress, say
-from wdistill.engines.manifest import read_manifest, write_manifest
 from wdistill.engines.partition import OPTION, Made, MeasureEntropy, Partition, Weigh, Work, asked, result_of
 from wdistill.tables.formats.schema import Location
 from wdistill.tables.formats.table import files_of, stamp
 from wdistill.tables.join import IdCheck
+from wdistill.tables.manifest import read_manifest, write_manifest
 from wdistill.tables.options import Options, Paths, check_options, takes_mean
 from wdistill.tables.portable import pack_job, pack_source
 from wdistill.tables.rows import TableJob
@@ -227,12 +227,12 @@ def _finish(
     record = record_of(job, counts, rows, len(partitions), histogram, list(messages))
     record = {**record, "state_sha256": store.digest(state), "parts": parts}
     _sweep(place, {each.file for each in made})
-    if not write_manifest(place, record):
-        written = read_manifest(place, output)
-        assert written is not None
-        _check_same(written, partitions, state, output)
+    write_manifest(place, record)
+    written = read_manifest(place, output)  # ours, or that of another process that was first
+    assert written is not None
+    _check_same(written, partitions, state, output)
     _remove_records(place)
-    return record
+    return written
 
 
 def _check_ids(place: Place, made: Sequence[Made], partitions: Sequence[Partition]) -> None:

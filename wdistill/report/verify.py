@@ -19,6 +19,7 @@ from wdistill.runs.checkpoints import check_files, read_manifest
 from wdistill.runs.folder import find_runs
 
 STUDENT = "student.json"  # of an exported student
+MANIFEST_OF_WEIGHTS = "_manifest.json"  # of `weigh --engine`
 REDRAWN = "report.html"  # of a run: drawn from the rest of it
 
 
@@ -44,7 +45,7 @@ def verify(path: Path) -> tuple[str, list[FileState]]:
         if is_kind(path):
             return kind, list(check(path))
     found = "a folder with nothing of ours in it" if path.is_dir() else "another file" if path.exists() else "nothing"
-    expected = "a run, a file of weights, an unfinished job (OUTPUT.parts), prepared data or an exported student"
+    expected = "a run, a file or folder of weights, an unfinished job (OUTPUT.parts), prepared data or an exported student"
     raise unreadable("nothing to verify", path, found, expected, "correct the path")
 
 
@@ -112,6 +113,23 @@ def _check_parts(path: Path) -> Iterator[FileState]:
         yield FileState(path / name, "whole") if whole else FileState(path / name, state, remedy)
 
 
+def _is_folder_of_weights(path: Path) -> bool:
+    from wdistill.tables.manifest import is_finished
+
+    return is_finished(path)
+
+
+def _check_folder_of_weights(path: Path) -> Iterator[FileState]:
+    from wdistill.tables.manifest import check_files as check_listed
+
+    for name, whole in check_listed(path):
+        state: Bad = "damaged" if (path / name).exists() else "missing"
+        remedy = (
+            f"remove {path / MANIFEST_OF_WEIGHTS} and weigh again, by the command that wrote it: it makes what is not whole"
+        )
+        yield FileState(path / name, "whole") if whole else FileState(path / name, state, remedy)
+
+
 # data sets and students -----------------------------------------------------------------------------------------------
 
 
@@ -155,6 +173,7 @@ def _has(name: str) -> Callable[[Path], bool]:
 
 Check = Callable[[Path], Iterator[FileState]]
 KINDS: tuple[tuple[str, Callable[[Path], Any], Check], ...] = (
+    ("a folder of weights", _is_folder_of_weights, _check_folder_of_weights),
     ("an unfinished job of wdistill weigh", _is_parts, _check_parts),
     ("prepared data", _has(prepared.MANIFEST), _check_prepared),
     ("an exported student", _has(STUDENT), _check_student),

@@ -33,6 +33,11 @@ def write_manifest(place: Place, record: dict[str, Any]) -> bool:
     return place.put_if_absent(MANIFEST, sealed.seal(record))
 
 
+def is_finished(folder: Path) -> bool:
+    """Whether a local folder has a manifest."""
+    return (folder / MANIFEST).is_file()
+
+
 def check_files(folder: Path) -> Iterator[tuple[str, bool]]:
     """The manifest of a local folder and every file that it lists, by name: whether it is what was written."""
     record = sealed.read_sealed(folder / MANIFEST)
