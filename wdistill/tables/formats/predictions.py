@@ -80,6 +80,25 @@ def largest(values: NDArray[Any], k: int) -> tuple[NDArray[np.int64], NDArray[An
     return last - (top & key(last)).astype(np.int64), found
 
 
+def writing(schema: pa.Schema) -> dict[str, Any]:
+    """How columns of predictions are written to parquet: byte by byte in streams, without dictionaries, compressed."""
+    paths = {each.name: _leaves(each) for each in schema}
+    ours = [path for each in paths.values() for path in each]
+    if not ours:
+        return {}
+    others = [name for name, each in paths.items() if not each]
+    return {"use_dictionary": others, "use_byte_stream_split": ours, "compression": "zstd"}
+
+
+def _leaves(field: pa.Field) -> list[str]:
+    """The columns on disk of a column of predictions; none of another one."""
+    if is_top_k(field.type):
+        lists = [f"{field.name}.{part}.list.element" for part in (CLASSES, PROBABILITIES)]
+        return [*lists, f"{field.name}.{MISSING}"]
+    listed = types.is_fixed_size_list(field.type) and types.is_floating(field.type.value_type)
+    return [f"{field.name}.list.element"] if listed else []
+
+
 def is_top_k(kind: pa.DataType) -> bool:
     """Whether a column holds the k largest of every row."""
     if not types.is_struct(kind) or {each.name for each in kind} != {CLASSES, PROBABILITIES, MISSING}:

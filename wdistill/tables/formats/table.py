@@ -120,9 +120,11 @@ class Table:
         expected = self._plan(reference, layout, matrices, vectors)
         return self._stream(expected, reference, start, rows)
 
-    def batches(self, schema: pa.Schema, rows: int = 65536) -> Iterator[tuple[Location, pa.RecordBatch]]:
-        """The columns of a schema as they stand in the files, at most `rows` rows at a time, each with where it begins."""
-        for number in range(self._parts):
+    def batches(
+        self, schema: pa.Schema, rows: int = 65536, *, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[Location, pa.RecordBatch]]:
+        """The columns of a schema as they stand in files start … stop, at most `rows` rows at a time, with their place."""
+        for number in range(start, self._parts if stop is None else stop):
             location, first = self._location(number), 0
             with self._file_errors(number):
                 there = (self._first[1] if number == self._first[0] else self._layout(number)).schema.names
