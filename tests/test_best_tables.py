@@ -27,7 +27,7 @@ from wdistill.methods import crossfit
 from wdistill.methods.best import correct_targets
 from wdistill.methods.context import AuxiliaryPredictions, Context, one_hot
 from wdistill.methods.crossfit import folds_of
-from wdistill.tables import experts, join, weigh
+from wdistill.tables import experts, job, join
 from wdistill.tables.options import Options, Paths
 from wdistill.tables.output import read_record
 from wdistill.training.auxiliary import by_forests
@@ -265,7 +265,7 @@ def test_a_killed_job_goes_on_from_its_finished_parts(tmp_path: Path) -> None:
 @pytest.mark.proof
 def test_killed_at_any_operation_it_ends_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Experts in two tables, one of them in another order, and three files: joining, parts and output are all cut short."""
-    monkeypatch.setattr(weigh, "PART", 1)
+    monkeypatch.setattr(job, "PART", 1)
     for i, rows in enumerate(np.array_split(np.arange(400), 3)):
         write(tmp_path / "u" / f"{i}.parquet", take(REST, rows, "id", "teacher", "student"))
     other = write(tmp_path / "o.parquet", take(REST, np.arange(400)[::-1], "id", "llm"))

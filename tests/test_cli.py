@@ -133,7 +133,7 @@ def test_shards_their_number_and_chunking_do_not_matter(tmp_path: Path, monkeypa
         for i, rows in enumerate(np.array_split(order, count)):
             write(tmp_path / f"shards{count}" / f"{i}.parquet", take(UNLABELED, rows))
     monkeypatch.setattr("wdistill.tables.rows.ENTRIES", 2000)
-    monkeypatch.setattr("wdistill.tables.weigh.PART", 100)
+    monkeypatch.setattr("wdistill.tables.job.PART", 100)
     outputs = [weighed(validation, tmp_path / f"shards{count}", tmp_path / f"w{count}.parquet") for count in (1, 3, 7)]
     assert outputs[0].equals(outputs[1]) and outputs[0].equals(outputs[2])
     assert (outputs[0]["weight"].to_numpy() == expected_weights()).all()
@@ -554,7 +554,7 @@ def weigh_command(validation: Path, unlabeled: Path, output: Path) -> list[str]:
 
 SLOW = """
 import sys, time, os, signal
-import wdistill.tables.weigh as job
+import wdistill.tables.job as job
 from wdistill import cli
 from wdistill.core import store
 job.PART = 1

@@ -17,7 +17,7 @@ from tests.tables import columns, take, write
 from tests.test_cli import VALIDATION, fail
 from wdistill import cli
 from wdistill.core import sealed, store
-from wdistill.tables import parts, weigh
+from wdistill.tables import job, parts
 
 FILES, ROWS = 4, 100
 
@@ -36,7 +36,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weigh, "PART", 1)
+    monkeypatch.setattr(job, "PART", 1)
 
 
 def command(place: Path, output: Path) -> list[str]:
@@ -48,7 +48,7 @@ def command(place: Path, output: Path) -> list[str]:
 def wanted(place: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     output = tmp_path_factory.mktemp("whole") / "w.parquet"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weigh, "PART", 1)
+        patch.setattr(job, "PART", 1)
         assert cli.main(command(place, output)) == 0
     return output.read_bytes()
 
@@ -66,7 +66,7 @@ def interrupted(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             killer(1)(operation, path)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weigh, "PART", 1)
+        patch.setattr(job, "PART", 1)
         assert child(output.parent, kill_at_the_fourth, lambda _: main_or_fail(command(place, output))) != 0
     return output.with_name("w.parquet.parts")
 

@@ -48,7 +48,11 @@ ARTEFACTS = (
         "the job, at its end",
     ),
     Artefact(
-        r"w\.\w+\.parts/part-\d+\.[0-9a-f]+\.parquet", "tables/weigh.py", "SHA-256 in job.json", "weigh", "weigh, at its end"
+        r"w\.\w+\.parts/part-\d+\.[0-9a-f]+\.parquet",
+        "tables/job.py",
+        "SHA-256 in job.json",
+        "weigh, label",
+        "the job, at its end",
     ),
     Artefact(
         r"w\.\w+\.parts/aligned-\d+\.[0-9a-f]+(/rows-\d+)?",

@@ -48,7 +48,7 @@ from wdistill.core.processes import process_pool
 from wdistill.datasets import originals, prepare
 from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.runs.recipe import read_recipe
-from wdistill.tables import weigh
+from wdistill.tables import job
 from wdistill.training import labels
 from wdistill.training.tensors import from_bytes
 
@@ -213,7 +213,7 @@ def few_files(folder: Path) -> None:
     with patch.object(store, "before", lambda operation, path: names.add(path.name)):
         weigh_tables(gold, [folder / "u"], folder / "w.parquet")
     same(sum(name.startswith("part-") for name in names), 1)  # of 40 files
-    fact(10**8 / weigh.PART < 500 and 10**8 * 10 / labels.CHUNK < 100, "10^8 rows of 10 classes are some hundred files")
+    fact(10**8 / job.PART < 500 and 10**8 * 10 / labels.CHUNK < 100, "10^8 rows of 10 classes are some hundred files")
     with _failing(2, errno.ENOSPC):  # what a file system without inodes says as a file is made
         refused(StorageError, lambda: weigh_tables(gold, [folder / "u"], folder / "again.parquet"), "No space left")
 

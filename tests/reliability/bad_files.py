@@ -22,7 +22,7 @@ from tests.tables import columns, take, write
 from tests.test_readers import npy_header, parquet, read, text
 from wdistill import CheckpointError, ConfigError, FileError, InputError, StorageError
 from wdistill.runs.checkpoints import CheckpointStore
-from wdistill.tables import weigh
+from wdistill.tables import job, weigh
 from wdistill.tables.options import Options, Paths
 from wdistill.training.files import read_data
 
@@ -284,7 +284,7 @@ def changed_shards(folder: Path) -> None:
     for number in range(3):
         write(folder / "u" / f"{number}.parquet", columns(number, 20, first=1000 * (number + 1)))
     output = folder / "w.parquet"
-    with patch.object(weigh, "PART", 1):
+    with patch.object(job, "PART", 1):
         stopped(lambda: weigh_tables(gold, [folder / "u"], output), "part-000002")
         write(folder / "u" / "0.parquet", columns(9, 20, first=1000))
         found = weighed(gold, [folder / "u"], output)

@@ -28,7 +28,7 @@ from wdistill.datasets.catalog import prepare
 from wdistill.datasets.prepared import Dataset, ImageSplit, save_prepared
 from wdistill.methods import crossfit
 from wdistill.methods.best import best
-from wdistill.tables import weigh
+from wdistill.tables import job as table_job
 from wdistill.training.distill import distill
 from wdistill.training.export import export_student
 from wdistill.training.models.networks import MLP
@@ -67,7 +67,7 @@ def inputs() -> Path:
 def prepare_process() -> None:
     """What every job of this process shares: one thread, parts of one file, small forests, and a page that costs nothing."""
     torch.set_num_threads(1)
-    weigh.PART, crossfit.TREES = 1, 5
+    table_job.PART, crossfit.TREES = 1, 5
     wdistill.report.page.page = lambda groups, title: "the page is drawn from the run, and tested elsewhere"
     inputs()
 

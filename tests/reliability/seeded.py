@@ -154,8 +154,8 @@ DEFECTS = (
     ),
     Defect(
         "a resume ignores changed input files",
-        "wdistill/tables/weigh.py",
-        """        if part.stamps != [list(stamp) for stamp in base.stamps[part.start : part.next]]:""",
+        "wdistill/tables/job.py",
+        """        if part.stamps != [list(stamp) for stamp in job.stamps[part.start : part.next]]:""",
         """        if False:""",
         pytest_check("tests/test_cli.py::test_parts_of_changed_files_are_done_again_and_those_of_other_options_kept"),
     ),

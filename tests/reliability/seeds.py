@@ -31,6 +31,7 @@ from wdistill.core import sealed
 from wdistill.core.errors import FileError
 from wdistill.methods.metric_text import metric_of
 from wdistill.report.verify import verify
+from wdistill.tables.formats.predictions import StoredPredictions
 from wdistill.tables.formats.table import open_tables
 from wdistill.tables.options import Options, Paths
 from wdistill.tables.output import RECORD, read_batches, read_record
@@ -99,6 +100,7 @@ def _tables(_: Path) -> tuple[Seed, ...]:
         ("parquet", "x.parquet", _parquet(columns, checksums=True), True),
         ("parquet, wide", "x.parquet", _parquet(wide, checksums=True), True),
         ("parquet without checksums", "x.parquet", _parquet(columns, checksums=False), False),
+        ("parquet, the 2 largest", "x.parquet", _parquet(columns, checksums=True, top_k=2), False),
         ("csv", "x.csv", "".join(",".join(map(str, row)) + "\n" for row in [names, *rows]).encode(), False),
         ("jsonl", "x.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode(), False),
         ("npz", "x.npz", _saved(np.savez, **arrays), True),
@@ -112,11 +114,13 @@ def _tables(_: Path) -> tuple[Seed, ...]:
     return tuple(Seed(*each, rows_of_table, _archived if "of damaged" in each[0] else None) for each in made)
 
 
-def _parquet(columns: dict[str, Any], *, checksums: bool) -> bytes:
-    stream = io.BytesIO()
-    pq.write_table(
-        pa.table(columns), stream, row_group_size=7, write_page_checksum=checksums, use_dictionary=["id", "label"]
-    )
+def _parquet(columns: dict[str, Any], *, checksums: bool, top_k: int | None = None) -> bytes:
+    stream, table = io.BytesIO(), pa.table(columns)
+    if top_k is not None:
+        layout, teacher = StoredPredictions("float32", top_k), np.array(columns["teacher"])
+        rows = layout.column(teacher / teacher.sum(axis=1, keepdims=True))
+        table = table.set_column(1, layout.field("teacher", CLASSES), rows)
+    pq.write_table(table, stream, row_group_size=7, write_page_checksum=checksums, use_dictionary=["id", "label"])
     return stream.getvalue()
 
 

@@ -15,7 +15,7 @@ Alternatives = Mapping[str, float]  # token → log-probability, of one position
 
 
 def class_probabilities(tokens: Sequence[str], alternatives: Sequence[Alternatives], start: int, classes: Classes) -> Floats:
-    """The probability (K,) of every class; what is missing to 1 went to tokens that begin no class, or were not reported.
+    """The probability (K,) of every class; the rest is outside the classes: tokens that begin none, or were not reported.
 
     tokens: the answer; alternatives: the reported ones at each of its positions, the chosen token among them; start: the
     character of the answer at which the name of the class begins. Spellings of a token that mean the same beginning are

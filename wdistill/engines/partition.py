@@ -24,10 +24,11 @@ from wdistill.core import checks, errors, sealed, store
 from wdistill.core.errors import WdistillError, WdistillWarning, bad_input
 from wdistill.core.places import Place, fetch, is_remote, place_of
 from wdistill.tables.formats.table import Table, open_tables
+from wdistill.tables.job import make_part
 from wdistill.tables.join import IdCheck
 from wdistill.tables.parts import JobFolder
 from wdistill.tables.portable import unpack_job, unpack_source
-from wdistill.tables.weigh import make_part, mean_entropy
+from wdistill.tables.weigh import TableParts, mean_entropy
 from wdistill.weights.diagnostics import Histogram
 
 OPTION = "--unlabeled"
@@ -88,7 +89,7 @@ class Weigh:
             return asdict(known)
         with _local(partition) as (tables, scratch), checks.collect_warnings(WdistillWarning) as messages:
             job = self._on(tables)
-            part = make_part(job, JobFolder(scratch, {}, "0"))
+            part = make_part(TableParts(job), JobFolder(scratch, {}, "0"))
             corrections = dict(job.source.corrections)
             if part is None:
                 made = Made(partition.number, "", 0, "", 0, 0, None, {}, asdict(Histogram()), corrections, messages)

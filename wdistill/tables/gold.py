@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from wdistill.core import checks
 from wdistill.core.errors import InputError, bad_input, bad_value, empty
-from wdistill.tables.formats.table import Chunk, Table
+from wdistill.tables.formats.table import Chunk, Table, check_held, check_top_k
 from wdistill.tables.join import different_ids, refuse_repeats, same_type
 from wdistill.tables.options import Options
 from wdistill.weights.evidence import Evidence
@@ -22,6 +22,7 @@ from wdistill.weights.evidence import Evidence
 def read_gold(tables: Sequence[Table], options: Options, others: Sequence[Table]) -> tuple[Evidence, pa.Array]:
     """The evidence of the gold rows, and their ids; class names must agree with those of the other tables."""
     names = same_class_names((*tables, *others), options.classes)
+    check_top_k((*tables, *others), options.kind)
     student = options.method == "paper" or any(table.has("student") for table in (*tables, *others))
     needed = ("label", "teacher", *(["student"] if student else []))
     homes = {column: table_with(tables, column) for column in needed}
@@ -30,6 +31,7 @@ def read_gold(tables: Sequence[Table], options: Options, others: Sequence[Table]
     for table in tables:
         columns = [column for column in needed if homes[column] is table]
         vectors = ["label"] if "label" in columns and not options.soft_labels else []
+        check_held(table, columns)
         chunks = list(table.chunks([column for column in columns if column not in vectors], vectors))
         if not chunks:
             remedy = "label some rows that the teacher was not trained on"

@@ -21,6 +21,7 @@ from wdistill.tables.formats.parquet import PARQUET
 from wdistill.tables.formats.schema import Location
 
 ROWS = 1 << 16  # read at once
+ENTRIES = 1 << 21  # numbers of lists read at once
 PIECE = 8 << 20  # bytes whose digest is computed at once
 RECORD = b"wdistill"  # key of the record in a parquet file
 RECORD_LIMIT = 32 << 20  # bytes of a record
@@ -38,6 +39,14 @@ class Assembly:
     batches: Callable[[], Iterator[Any]]
     escape_formulas: bool = False  # in columns of text
     names: tuple[str, ...] | None = None  # of the classes, where lists of K numbers become columns of text
+
+
+def rows_at_once(schema: Any) -> int:
+    """How many rows to hold in memory while the output is written."""
+    import pyarrow as pa
+
+    longest = max(each.type.list_size if pa.types.is_fixed_size_list(each.type) else 1 for each in schema)
+    return max(256, min(ROWS, ENTRIES // longest))
 
 
 def write_output(path: Path, temporary: Path | None, assembly: Assembly, record: dict[str, Any]) -> None:
@@ -132,7 +141,9 @@ def parquet_writer(file: BinaryIO, schema: Any) -> Any:
     """A writer of a parquet file whose pages carry checksums."""
     import pyarrow.parquet as pq
 
-    return pq.ParquetWriter(file, schema, write_page_checksum=True)
+    from wdistill.tables.formats.predictions import writing
+
+    return pq.ParquetWriter(file, schema, write_page_checksum=True, **writing(schema))
 
 
 def _parquet(file: BinaryIO, assembly: Assembly, record: dict[str, Any]) -> None:

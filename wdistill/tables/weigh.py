@@ -1,8 +1,4 @@
-"""`wdistill weigh`: from tables of predictions to a file of weights, streaming, resumable, all or nothing.
-
-Finished parts wait in a folder beside the output (parts.py) until all are there; then the output appears in one piece and
-the folder is removed. A part covers whole input files, so that a job that was interrupted makes only the missing parts.
-"""
+"""`wdistill weigh`: from tables of predictions to a file of weights, streaming, resumable, all or nothing."""
 
 from __future__ import annotations
 
@@ -17,20 +13,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 import wdistill
 from wdistill.core import checks, store
-from wdistill.core.errors import FileError, InputError, empty
-from wdistill.core.progress import Progress, progress, say
+from wdistill.core.progress import progress
 from wdistill.methods.guards import gold_in_unlabeled, surer_on_gold
-from wdistill.tables.content import ContentDigest
 from wdistill.tables.formats.table import Chunk, Table, open_tables
 from wdistill.tables.gold import located_errors, named_rows, read_gold, table_with
-from wdistill.tables.join import IdCheck, Numbers, check_ids
+from wdistill.tables.job import Piece, counts_of, run_job
+from wdistill.tables.join import Numbers, check_ids
 from wdistill.tables.options import Options, Paths, check_options, check_output, option_record, takes_mean
-from wdistill.tables.output import STATE_LIMIT, WRITERS, Assembly, parquet_writer, write_output
-from wdistill.tables.parts import JobFolder, Part, open_folder, refuse_foreign
+from wdistill.tables.output import STATE_LIMIT, WRITERS
+from wdistill.tables.parts import JobFolder, Part
 from wdistill.tables.rows import OutputBatch, TableJob, UnlabeledTables, align_table, chunk_rows, order_of, process_rows
 from wdistill.weights import saved
 from wdistill.weights.confidence import Scan, scan
@@ -41,7 +35,6 @@ from wdistill.weights.rule import Fitted, Rule
 from wdistill.weights.rules import EntropyMean, rule_named, rule_options
 
 BINS = 200  # of the margins of the unlabeled rows
-PART = 1 << 18  # rows after which a part ends with the file that is being read
 
 
 def weigh_files(paths: Paths, output: Path, options: Options) -> dict[str, Any]:
@@ -53,26 +46,7 @@ def weigh_files(paths: Paths, output: Path, options: Options) -> dict[str, Any]:
 
 def run_table_job(output: Path, prepare: Callable[[], TableJob]) -> dict[str, Any]:
     """Prepare a job, make its parts and its output; returns the record that the output carries."""
-    folder = output.with_name(f"{output.name}.parts")
-    refuse_foreign(folder)
-    with checks.collect_warnings() as messages:
-        job = prepare()
-        refuse_foreign(folder, [file for table in job.source.tables for file in table.files])
-        with store.lock(folder):
-            parts = open_folder(folder, _identity(job))
-            try:
-                _stream(job, parts, messages)
-            except (InputError, FileError):
-                if not parts.parts:
-                    parts.clear()
-                raise
-            try:
-                record = _assemble(job, parts, output, messages)
-            except InputError:  # repeated ids: no part of this is worth keeping
-                parts.clear()
-                raise
-            parts.clear()
-    return record
+    return run_job(output, lambda: TableParts(prepare()))
 
 
 def prepare_job(paths: Paths, options: Options) -> TableJob:
@@ -243,137 +217,89 @@ def describe_validation(paths: Paths, options: Options) -> dict[str, Any]:
 # parts ----------------------------------------------------------------------------------------------------------------
 
 
-def _identity(job: TableJob) -> dict[str, Any]:
-    """What finished parts depend on besides the unlabeled files, which each part names."""
-    tables = job.source.tables
-    return {
-        "version": wdistill.__version__,
-        "state": store.digest(job.state),
-        "options": option_record(job.source.options),
-        "files": [[str(path) for path in table.files] for table in tables],
-        "others": [[list(stamp) for stamp in table.stamps] for table in tables[1:]],
-    }
+@dataclass(frozen=True, eq=False)
+class TableParts:
+    """A job of tables that are joined by id and weighed, file by file of the first of them."""
 
+    job: TableJob
+    overlap = 1
+    doing = "weighing"
 
-def _stream(job: TableJob, folder: JobFolder, messages: list[str]) -> None:
-    """Make all parts that are not finished; warnings so far are kept in the record for a run that resumes."""
-    source, base = job.source, job.source.tables[0]
-    for number, table in enumerate(source.tables[1:], 1):
-        known = folder.aligned.get(str(number))
-        if table in source.columns.values() and (known is None or known.order != order_of(base)):
-            folder.aligned.pop(str(number), None)
-            folder.sweep()
-            folder.aligned[str(number)] = align_table(job, folder, number)
-            _keep(folder, messages)
-    missing = _missing(folder, base)
-    if folder.parts:
-        done = sum(part.next - part.start for part in folder.parts)
-        say(f"resuming after {done} finished files of an earlier run")
-    with progress("weighing", base.rows) as tick:
-        tick(sum(part.seen for part in folder.parts))
-        for start, stop in missing:
-            for part in _new_parts(job, folder, start, stop, tick):
-                folder.parts = sorted([*folder.parts, part], key=lambda part: part.start)
-                _keep(folder, messages)
-    source.warn_of_scaling()
+    @property
+    def base(self) -> Table:
+        return self.job.source.tables[0]
 
+    @property
+    def where(self) -> str:
+        return f"--unlabeled {self.base.files[0]}"
 
-def _keep(folder: JobFolder, messages: list[str]) -> None:
-    folder.warnings = list(messages)
-    folder.commit()
+    @property
+    def files(self) -> Sequence[Path]:
+        return self.base.files
 
+    @property
+    def stamps(self) -> Sequence[tuple[int, int]]:
+        return self.base.stamps
 
-def _missing(folder: JobFolder, base: Table) -> list[tuple[int, int]]:
-    """Files of the first table that no part covers, as first and last + 1.
+    @property
+    def rows(self) -> int | None:
+        return self.base.rows
 
-    Once an input file has changed, it and all files after it are done again.
-    """
-    for number, part in enumerate(folder.parts):
-        if part.stamps != [list(stamp) for stamp in base.stamps[part.start : part.next]]:
-            say(f"{base.files[part.start]} or a file after it has changed: weighing again from there")
-            folder.parts = folder.parts[:number]
-            break
-    ends = [0, *(part.next for part in folder.parts)]
-    starts = [*(part.start for part in folder.parts), len(base.files)]
-    return [(end, start) for end, start in zip(ends, starts, strict=True) if end < start]
+    @property
+    def read(self) -> Sequence[Path]:
+        return [file for table in self.job.source.tables for file in table.files]
 
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        tables = self.job.source.tables
+        return {
+            "version": wdistill.__version__,
+            "state": store.digest(self.job.state),
+            "options": option_record(self.job.source.options),
+            "files": [[str(path) for path in table.files] for table in tables],
+            "others": [[list(stamp) for stamp in table.stamps] for table in tables[1:]],
+        }
 
-def make_part(job: TableJob, folder: JobFolder) -> Part | None:
-    """All rows of the job's tables as one part; None where there are none."""
-    for number, table in enumerate(job.source.tables[1:], 1):
-        if table in job.source.columns.values():
-            folder.aligned[str(number)] = align_table(job, folder, number)
-    return next(_new_parts(job, folder, 0, len(job.source.tables[0].files), lambda rows: None), None)
+    @property
+    def escape_formulas(self) -> bool:
+        return self.job.source.options.escape_formulas
 
+    def begin(self, folder: JobFolder, keep: Callable[[], None]) -> None:
+        """Bring the other tables into the order of the first, where an earlier run has not."""
+        source = self.job.source
+        for number, table in enumerate(source.tables[1:], 1):
+            known = folder.aligned.get(str(number))
+            if table in source.columns.values() and (known is None or known.order != order_of(self.base)):
+                folder.aligned.pop(str(number), None)
+                folder.sweep()
+                folder.aligned[str(number)] = align_table(self.job, folder, number)
+                keep()
 
-def _new_parts(job: TableJob, folder: JobFolder, start: int, stop: int, tick: Progress) -> Iterator[Part]:
-    """Process file after file; a part ends with a file once it is large enough."""
-    base = job.source.tables[0]
-    position = sum(part.seen for part in folder.parts if part.start < start)
-    rows = process_rows(job, folder, start, stop, position)
-    ahead = next(rows, None)
-    while ahead is not None:
-        name = f"part-{start:06d}.parquet"
-        seen, kept, counts = 0, 0, Counter[str]()
-        with folder.writing(name) as file:
-            schema = job.schema(ahead[0].ids.type)
-            with parquet_writer(file, schema) as writer:
-                while ahead is not None:
-                    chunk, batch = ahead
-                    if len(batch.kept):
-                        ids = chunk.ids.take(pa.array(batch.kept))
-                        counts["gold"] += _count_gold(ids, job.source.gold_ids)
-                        writer.write_batch(pa.RecordBatch.from_arrays([ids, *batch.columns], schema=schema))
-                        counts.update(batch.counts)
-                    seen, kept = seen + len(chunk.ids), kept + len(batch.kept)
-                    tick(len(chunk.ids))
-                    ahead = next(rows, None)
-                    if ahead is not None and ahead[0].file != chunk.file and seen >= PART:
-                        break
-        end = stop if ahead is None else ahead[0].file
-        stamps = [list(stamp) for stamp in base.stamps[start:end]]
-        yield Part(start, end, stamps, seen, kept, dict(counts), **folder.file(name))
-        start = end
+    def pieces(self, folder: JobFolder, start: int, stop: int) -> Iterator[Piece]:
+        position = sum(part.seen for part in folder.parts if part.start < start)
+        for chunk, batch in process_rows(self.job, folder, start, stop, position):
+            schema = self.job.schema(chunk.ids.type)
+            if not len(batch.kept):
+                yield Piece(chunk.file, len(chunk.ids), pa.RecordBatch.from_pylist([], schema=schema), {})
+                continue
+            ids = chunk.ids.take(pa.array(batch.kept))
+            counts = {**batch.counts, "gold": _count_gold(ids, self.job.source.gold_ids)}
+            rows = pa.RecordBatch.from_arrays([ids, *batch.columns], schema=schema)
+            yield Piece(chunk.file, len(chunk.ids), rows, counts)
 
+    def appended(self) -> pa.RecordBatch | None:
+        return self.job.appended()
 
-def _assemble(job: TableJob, folder: JobFolder, output: Path, messages: list[str]) -> dict[str, Any]:
-    """Check the ids of all parts, then write the output in one piece."""
-    parts, where = folder.parts, f"--unlabeled {job.source.tables[0].files[0]}"
-    appended = job.appended()
-    total = sum(part.kept for part in parts)
-    if total == 0:
-        remedy = "name the table with the rows that the teacher labeled"
-        raise empty("no unlabeled rows", where, "at least 1 row to weigh", remedy)
-
-    def batches(columns: list[str] | None = None) -> Iterator[Any]:
-        for part in parts:
-            with (folder.folder / part.file).open("rb") as file:  # pyarrow cannot say every name in every locale
-                table = pq.ParquetFile(file, page_checksum_verification=True)
-                yield from table.iter_batches(1 << 16, columns=columns, use_threads=False)
-        if appended is not None:
-            yield appended if columns is None else appended.select(columns)
-
-    scratch = folder.scratch("scratch")
-    store.make_folder(scratch)
-    rows = total + (appended.num_rows if appended else 0)
-    check, histogram, content = IdCheck(scratch, rows), Histogram(), ContentDigest()
-    with progress("checking", rows) as tick:
-        for batch in batches():
-            check.add(batch["id"])
-            content.add(batch)
+    def review(self, batches: Iterator[pa.RecordBatch], parts: Sequence[Part], messages: list[str]) -> dict[str, Any]:
+        """The record, with the histogram of all weights."""
+        source, histogram = self.job.source, Histogram()
+        source.warn_of_scaling()
+        for batch in batches:
             histogram = histogram.plus(batch["weight"].to_numpy())
-            tick(batch.num_rows)
-    check.finish(lambda: (batch["id"] for batch in batches(["id"])), where)
-    warn_of_gold(job.source, _counts(parts))
-    warn_if_nothing_changes(job, histogram)
-    rows, files = sum(part.kept for part in parts), len(job.source.tables[0].files)
-    record = {**record_of(job, _counts(parts), rows, files, histogram, messages), "sha256": content.hexdigest()}
-    escape = job.source.options.escape_formulas
-    with (folder.folder / parts[0].file).open("rb") as file:
-        schema = pq.read_schema(file).remove_metadata()
-    assembly = Assembly(schema, rows, batches, escape, record.get("class_names") and tuple(record["class_names"]))
-    write_output(output, folder.scratch("output"), assembly, record)
-    return record
+        counts = counts_of(parts)
+        warn_of_gold(source, counts)
+        warn_if_nothing_changes(self.job, histogram)
+        return record_of(self.job, counts, sum(part.kept for part in parts), len(self.files), histogram, messages)
 
 
 def _count_gold(ids: pa.Array, gold: pa.Array | None) -> int:
@@ -397,13 +323,6 @@ def warn_of_gold(source: UnlabeledTables, counts: Mapping[str, int]) -> None:
         concerns += surer_on_gold(column, scan(values, name=column, **evidence.reading).margin, others)
     for concern in concerns:
         checks.warn(concern.text)
-
-
-def _counts(parts: Sequence[Part]) -> Counter[str]:
-    counts = Counter[str]()
-    for part in parts:
-        counts.update(part.counts)
-    return counts
 
 
 def record_of(

@@ -20,7 +20,7 @@ def read_tables(
     teacher: Any, splits: Mapping[str, Split], named: Mapping[str, Split], classes: int, kind: str
 ) -> dict[str, NDArray[Any]]:
     """Stored predictions (n, K) by split, in the order of its rows; files are joined by id with `named` splits."""
-    tables = dict(teacher) if isinstance(teacher, Mapping) else _joined(teacher, named)
+    tables = dict(teacher) if isinstance(teacher, Mapping) else _joined(teacher, named, kind)
     for name in ("validation", "unlabeled"):
         if name not in tables:
             found, expected = ", ".join(tables) or "nothing", "predictions on validation and unlabeled rows"
@@ -39,9 +39,9 @@ def read_tables(
     return checked
 
 
-def _joined(teacher: Any, splits: Mapping[str, Split]) -> dict[str, NDArray[Any]]:
+def _joined(teacher: Any, splits: Mapping[str, Split], kind: str) -> dict[str, NDArray[Any]]:
     """Predictions of every row, joined by id from one or more files."""
-    from wdistill.tables.formats.table import open_tables
+    from wdistill.tables.formats.table import check_held, check_top_k, open_tables
 
     paths = [str(teacher)] if isinstance(teacher, str | Path) else [str(path) for path in teacher]
     for name in ("validation", "unlabeled"):
@@ -57,6 +57,8 @@ def _joined(teacher: Any, splits: Mapping[str, Split]) -> dict[str, NDArray[Any]
         if table.counts_rows:
             found, remedy = f"arrays {', '.join(map(repr, table.columns))}", "save the ids with them, in an array named 'id'"
             raise bad_input("these predictions have no ids", f"teacher: {table.files[0]}", found, "ids to join by", remedy)
+        check_top_k([table], kind)
+        check_held(table, ["teacher"])
         for chunk in table.chunks(matrices=["teacher"]):
             for name, values in zip(chunk.ids.to_pylist(), chunk.columns["teacher"], strict=True):
                 if name in rows:

@@ -18,11 +18,23 @@ from numpy.typing import NDArray
 from pyarrow import types
 
 from wdistill.core.errors import FileError, InputError, bad_input, unreadable
+from wdistill.tables.formats.predictions import (
+    CLASSES,
+    COUNT,
+    MISSING,
+    MOST_CLASSES,
+    PROBABILITIES,
+    class_count,
+    faults,
+    is_top_k,
+    spread,
+)
 
 BLOCK = 1 << 20  # bytes of text parsed at once; Arrow reads some twenty blocks ahead
 NO_ID = "label|class|target|teacher|student"  # columns label_id and the like are no ids of rows
 MISNAMED_ID = re.compile(rf"(?!(?i:{NO_ID}))(?:(?i:(?:.*[_ .-])?(?:id|idx|uid|uuid|guid|index)s?)|.*[a-z]I[dD]s?)")
 TEXT_LIMIT = 192 << 20  # bytes of the strings of one column that are read together
+SPREAD_LIMIT = 64 << 20  # bytes of the probabilities that the k largest of some rows become at once
 SHOWN = 20  # names or values listed in one message
 FIRST_ROWS = 5  # bad rows shown in one message
 COPY_AGAIN = "Copy the file again from where it was written, or write it again."
@@ -82,6 +94,11 @@ class ReadPlan:
     row_numbers: bool  # the file has no ids, its rows are counted
     kinds: Mapping[str, tuple[str, ...]]  # what has to be the same in every file of a table
 
+    def rows(self, most: int) -> int:
+        """How many rows to read at once, at most `most`: columns of the k largest grow when they are read."""
+        row = sum(4 * (class_count(each) or 0) for each in self.schema if is_top_k(each.type))
+        return max(1, min(most, SPREAD_LIMIT // max(1, row)))
+
 
 # messages -------------------------------------------------------------------------------------------------------------
 
@@ -125,7 +142,7 @@ def resolve(
     fields = [] if row_numbers else [_id(schema, location)]
     kinds: dict[str, tuple[str, ...]] = {} if row_numbers else {"id": (_kind(fields[0], typed=True),)}
     for name, members in on_disk.items():
-        fields += [pa.field(member, _as_float(schema.field(member).type)) for member in members]
+        fields += [_as_float(schema.field(member)) for member in members]
         kinds[name] = tuple(_kind(schema.field(member), typed) for member in members)
     for name in vectors:
         fields.append(_vector(schema, location, name))
@@ -235,6 +252,9 @@ def _matrix(schema: pa.Schema, location: Location, column: str, typed: bool) -> 
         if not is_number(field.type.value_type):
             raise _wrong_type(location, field, "lists of numbers", "Write one number a class in every list.")
         return (column,)
+    if column in schema.names and is_top_k(schema.field(column).type):
+        _check_count(schema.field(column), location)
+        return (column,)
     members = wide(schema, column)
     if not members:
         remedy = f"Write a list of numbers a row, or one column a class: {column}_0, {column}_1 and so on."
@@ -250,6 +270,18 @@ def _matrix(schema: pa.Schema, location: Location, column: str, typed: bool) -> 
         if not is_number(schema.field(member).type):
             raise _wrong_type(location, schema.field(member), "numbers", "Write one number a row and class.")
     return members
+
+
+def _check_count(field: pa.Field, location: Location) -> None:
+    """Refuse a column of the k largest that does not tell the number of classes, or tells fewer than it has."""
+    count, lists = class_count(field), field.type.field(PROBABILITIES).type
+    k = lists.list_size if types.is_fixed_size_list(lists) else 1
+    if count is None or count < k:
+        told = (field.metadata or {}).get(COUNT)
+        found = "nothing" if told is None else f"{told[:20]!r}, and {k} classes a row"
+        expected = f"the number of classes, 2 to {MOST_CLASSES}, as {COUNT.decode()} in the metadata of the column"
+        remedy = "Write the table with wdistill label, or with pyarrow: field.with_metadata({'wdistill.classes': '1000'})."
+        raise bad_input("the number of classes is not known", location.column(field.name), found, expected, remedy)
 
 
 def _missing_numbers(members: Sequence[str], column: str) -> list[str]:
@@ -277,13 +309,16 @@ def _named(schema: pa.Schema, location: Location, column: str) -> pa.Field:
 
 
 def _kind(field: pa.Field, typed: bool) -> str:
-    return f"{field.name} ({_words(field.type)})" if typed else str(field.name)
+    count = f" of {class_count(field)} classes" if is_top_k(field.type) else ""
+    return f"{field.name} ({_words(field.type)}{count})" if typed else str(field.name)
 
 
 def _words(kind: pa.DataType) -> str:
     """A type without the differences that vanish in reading."""
     if is_text(kind):
         return "string"
+    if is_top_k(kind):
+        return f"the largest as {kind.field(PROBABILITIES).type.value_type}"
     return f"lists of {kind.value_type}" if is_listed(kind) else str(_plain(kind))
 
 
@@ -291,8 +326,11 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if types.is_dictionary(kind) else kind
 
 
-def _as_float(kind: pa.DataType) -> pa.DataType:
-    return pa.list_(pa.float64()) if is_listed(kind) else pa.float64()
+def _as_float(field: pa.Field) -> pa.Field:
+    """The field of predictions as text is converted; the k largest stand in parquet alone."""
+    if is_top_k(field.type):
+        return field
+    return pa.field(field.name, pa.list_(pa.float64()) if is_listed(field.type) else pa.float64())
 
 
 def _is_list(schema: pa.Schema, column: str) -> bool:
@@ -330,14 +368,19 @@ def to_vector(values: pa.Array, name: str, location: Location) -> NDArray[Any]:
 
 
 def to_matrix(columns: list[pa.Array], name: str, width: int | None, location: Location) -> NDArray[Any]:
-    """K numbers a row, (rows, K), from one column of lists or from K columns of numbers."""
+    """K numbers a row, (rows, K), from one column of lists, or of the k largest of `width`, or from K columns of numbers."""
     _refuse_nulls(columns, 1, name, location)
     if is_listed(columns[0].type):
-        return _from_lists(columns[0], name, width, location)
+        flat, width = _from_lists(columns[0], name, width, location)
+        return np.require(_floats(flat).reshape(-1, width), requirements=["C", "W"])
+    if is_top_k(columns[0].type):
+        assert width is not None  # known before any row is read
+        return _from_top_k(columns[0], name, width, location)
     return np.stack([_floats(column) for column in columns], axis=1)
 
 
-def _from_lists(lists: pa.Array, name: str, width: int | None, location: Location) -> NDArray[Any]:
+def _from_lists(lists: pa.Array, name: str, width: int | None, location: Location) -> tuple[pa.Array, int]:
+    """The numbers of all lists, one after the other, and how many each of them has."""
     lengths = pc.list_value_length(lists).to_numpy()
     width = int(lengths[0]) if width is None else width
     wrong = np.flatnonzero(lengths != width)
@@ -349,7 +392,29 @@ def _from_lists(lists: pa.Array, name: str, width: int | None, location: Locatio
         raise bad_input("a list has the wrong length", location.column(name), found, expected, remedy)
     values = lists.flatten()
     _refuse_nulls([values], width, name, location)
-    return np.require(_floats(values).reshape(-1, width), requirements=["C", "W"])
+    return values, width
+
+
+def _from_top_k(rows: pa.Array, name: str, classes: int, location: Location) -> NDArray[Any]:
+    """Probabilities (rows, K) from the k largest of every row, checked."""
+    _refuse_nulls([rows.field(part) for part in (CLASSES, PROBABILITIES, MISSING)], 1, name, location)
+    values, k = _from_lists(rows.field(PROBABILITIES), f"{name}.{PROBABILITIES}", None, location)
+    numbers, _ = _from_lists(rows.field(CLASSES), f"{name}.{CLASSES}", k, location)
+    if k > classes:
+        found, remedy = f"{k} classes a row", "Write every class at most once in a row."
+        raise bad_input("more classes than there are", location.column(name), found, f"at most {classes}", remedy)
+    floats = _floats(values)
+    probabilities = (floats if floats.dtype == np.float16 else floats.astype(np.float32)).reshape(-1, k)
+    whole = _integers(numbers, name, location).to_numpy().reshape(-1, k)
+    missing = _floats(rows.field(MISSING))
+    for what, bad, expected in faults(whole, probabilities, missing, classes):
+        which = np.flatnonzero(bad)
+        if len(which):
+            shown = f"classes {whole[which[0]][:5].tolist()}, probabilities {probabilities[which[0]][:5].tolist()}"
+            found_there = f"{shown}, missing {missing[which[0]]:.6g} in {location.rows(which)}"
+            remedy = "Write the k largest probabilities of every row, and the sum of all others as missing."
+            raise bad_input(what, location.column(name), found_there, expected, remedy)
+    return spread(whole, probabilities, missing, classes)
 
 
 def _floats(values: pa.Array) -> NDArray[Any]:

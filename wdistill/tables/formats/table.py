@@ -25,6 +25,7 @@ from wdistill.tables.formats.csv import CSV, DELIMITERS
 from wdistill.tables.formats.jsonl import JSONL
 from wdistill.tables.formats.npz import NPZ, npy_columns
 from wdistill.tables.formats.parquet import PARQUET
+from wdistill.tables.formats.predictions import class_count, is_top_k
 from wdistill.tables.formats.schema import (
     COPY_AGAIN,
     Format,
@@ -41,6 +42,7 @@ from wdistill.tables.formats.schema import (
     wide,
 )
 
+HELD_LIMIT = 1 << 29  # numbers that the k largest of a table may become in memory
 HEAD = 4096  # bytes that tell the format of a file
 SAMPLE = 1 << 20  # bytes that tell how long its lines are
 MAGICS = {b"PAR1": "parquet", b"PK\x03\x04": "npz", b"\x93NUMPY": "npy"}
@@ -118,9 +120,11 @@ class Table:
         expected = self._plan(reference, layout, matrices, vectors)
         return self._stream(expected, reference, start, rows)
 
-    def batches(self, schema: pa.Schema, rows: int = 65536) -> Iterator[tuple[Location, pa.RecordBatch]]:
-        """The columns of a schema as they stand in the files, at most `rows` rows at a time, each with where it begins."""
-        for number in range(self._parts):
+    def batches(
+        self, schema: pa.Schema, rows: int = 65536, *, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[Location, pa.RecordBatch]]:
+        """The columns of a schema as they stand in files start … stop, at most `rows` rows at a time, with their place."""
+        for number in range(start, self._parts if stop is None else stop):
             location, first = self._location(number), 0
             with self._file_errors(number):
                 there = (self._first[1] if number == self._first[0] else self._layout(number)).schema.names
@@ -141,7 +145,8 @@ class Table:
 
     def _stream(self, expected: ReadPlan, reference: int, start: int, rows: int) -> Iterator[Chunk]:
         base = sum(self._counts[:start]) if expected.row_numbers and start else 0
-        widths: dict[str, int] = {}
+        widths = {each.name: count for each in expected.schema if is_top_k(each.type) and (count := class_count(each))}
+        rows = expected.rows(rows)
         for number in range(start, self._parts):
             location, first = self._location(number), 0
             with self._file_errors(number):
@@ -219,6 +224,26 @@ class Table:
                 found, expected = (f"{size} bytes, changed at {time} ns" for size, time in (now, then))
                 remedy = "Wait until the file is complete, then start again."
                 raise unreadable("the file changed while it was being read", str(location), found, expected, remedy)
+
+
+def check_top_k(tables: Sequence[Table], kind: str) -> None:
+    """Refuse columns of the k largest where predictions are no probabilities, which these are."""
+    for table in tables:
+        found = [each.name for each in table.schema if is_top_k(each.type)]
+        if found and kind != "probabilities":
+            remedy = "Leave out --kind; write the other predictions as probabilities, or these as all logits."
+            where, expected = f"{table.option} {table.files[0]}, column {found[0]!r}", "--kind probabilities"
+            raise bad_input("the k largest of a row are probabilities", where, f"--kind {kind}", expected, remedy)
+
+
+def check_held(table: Table, columns: Sequence[str]) -> None:
+    """Refuse columns of the k largest, in a table that is held in memory, that become too much there."""
+    counts = [class_count(table.schema.field(name)) or 0 for name in columns if name in table.columns]
+    entries = (table.rows or 0) * sum(counts)
+    if entries > HELD_LIMIT:
+        where, found = f"{table.option} {table.files[0]}", f"{table.rows} rows of {max(counts)} classes"
+        remedy = "Name fewer rows here: those with a label."
+        raise bad_input("too many predictions to hold in memory", where, found, f"at most {HELD_LIMIT} numbers", remedy)
 
 
 def rows_of_text(files: Sequence[Path], *, quoted: bool) -> int:

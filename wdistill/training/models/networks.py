@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import inspect
 import re
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from wdistill.core.errors import ConfigError, bad_value, not_one_of
+from wdistill.core.named import current_folder_importable, named_object
 from wdistill.training.models.mobilenet import MobileNet
 from wdistill.training.models.resnet import CifarResNet, ResNet
 from wdistill.training.models.text import TextBag
@@ -136,8 +133,8 @@ def build(spec: str) -> nn.Module:
         expected = " or ".join(["package.module:function", *EXAMPLES.values()])
         remedy = f"did you mean {close[0]}?" if close else "name a function that returns a network"
         raise bad_value("not the name of a network", spec, repr(spec), expected, remedy)
-    with _current_folder_importable():
-        return _call(spec, _function(spec, name, rest))
+    with current_folder_importable():
+        return _call(spec, named_object(spec, name, rest, EXPECTED))
 
 
 def build_with(spec: str, **arguments: Any) -> nn.Module:
@@ -187,39 +184,7 @@ def _value(spec: str, network: str, argument: inspect.Parameter, text: str) -> A
     return values if several else values[0]
 
 
-@contextmanager
-def _current_folder_importable() -> Iterator[None]:
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
-    try:
-        yield
-    finally:
-        sys.path.remove(here)
-
-
 EXPECTED = "a function that takes no arguments and returns a network"
-
-
-def _function(spec: str, module_name: str, name: str) -> Any:
-    """The attribute `name` of a module."""
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:
-        missing = isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}.")
-        if module_name.endswith(".py") or "/" in module_name:
-            dotted = module_name.removesuffix(".py").replace("/", ".")
-            remedy = f"write {dotted}:{name}, with no .py and dots for slashes"
-        elif missing:
-            remedy = "correct the name, or run from the folder that has it"
-        else:
-            remedy = "fix the module; importing it alone shows where it fails"
-        what, found = "no such module" if missing else "the module cannot be imported", f"{type(error).__name__}: {error}"
-        raise bad_value(what, spec, found, "a module in the current folder or an installed package", remedy) from error
-    if not hasattr(module, name):
-        close = difflib.get_close_matches(name, dir(module), 1)
-        remedy = f"did you mean {close[0]}?" if close else "correct the name after the colon"
-        raise bad_value(f"the module {module_name} has no such name", spec, repr(name), EXPECTED, remedy)
-    return getattr(module, name)
 
 
 def _call(spec: str, function: Any) -> nn.Module:
