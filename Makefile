@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PIP    := $(BIN)/python $(INSTALL)
 
-.PHONY: setup demo example notebook quick test proofs reliability reliability-nightly check frames test-adapters bench memory experiments leaderboard confirmation clean
+.PHONY: setup demo example notebook quick test proofs reliability reliability-nightly check frames test-adapters test-scale bench memory experiments leaderboard confirmation clean
 
 setup: $(VENV)/.ready
 
@@ -81,6 +81,14 @@ $(VENV)/.adapters: $(VENV)/.ready
 # students in other people's trainers: scikit-learn, LightGBM, XGBoost, Hugging Face, Lightning, Keras, skorch …
 test-adapters: $(VENV)/.adapters
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/adapters
+
+$(VENV)/.scale: $(VENV)/.ready
+	$(PIP) --editable '.[scale]'
+	touch $@
+
+# Ray, Spark (it needs Java 17), a store of objects, and students on several processes: all without any network
+test-scale: $(VENV)/.scale
+	$(BIN)/python -m tests.scale.alone $(BIN)/python -m pytest tests/scale
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.weigh

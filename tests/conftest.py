@@ -28,6 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """The tests of adapters need other people's trainers: they run where they are named, by `make test-adapters`."""
-    named = any("adapters" in argument for argument in config.invocation_params.args)
-    return True if collection_path.name == "adapters" and not named else None
+    """The tests of adapters need other people's trainers, those of scale start several processes: they run where named."""
+    folder = collection_path.name
+    named = any(folder in argument for argument in config.invocation_params.args)
+    return True if folder in ("adapters", "scale") and not named else None

@@ -51,7 +51,8 @@ class Parser(argparse.ArgumentParser):
                 if name.startswith("--") and name not in (*known, "--"):
                     close = difflib.get_close_matches(name, known, 1)
                     self.error(f"unknown option {name}" + (f": did you mean {close[0]}?" if close else ""))
-            for option, word in pairwise(["", *given]):
+            by_engine = any(word.partition("=")[0] == "--engine" for word in given)  # engines read and write addresses
+            for option, word in pairwise(["", *([] if by_engine else given)]):
                 flag, _, value = word.partition("=") if word.startswith("--") else (option, "", word)
                 value = value.removeprefix("cost:")  # of --metric: a path follows
                 refuse_remote(value, flag if flag.startswith("--") else self.prog.split()[-1])

@@ -15,7 +15,8 @@ def refuse_remote(text: str, where: str) -> None:
     """Refuse an address, such as s3://bucket/x.parquet, unless there is a file of that name."""
     address = ADDRESS.match(text)
     if address and not os.path.lexists(text):
-        scheme, remedy = address[1].lower(), "Copy it to a disk of this machine first, and give its path there."
+        scheme = address[1].lower()
+        remedy = "Copy it to a disk of this machine first, and give its path there; or use `wdistill weigh --engine local`."
         expected = "a path on this machine"
         raise unreadable(
             "remote files are not read or written", f"{where} {text}", f"an address ({scheme})", expected, remedy

@@ -49,6 +49,7 @@ def _session(master: str | None) -> Iterator[Any]:
         if master.startswith("local"):
             os.environ.update({name: os.environ.get(name, value) for name, value in ON_THIS_MACHINE.items()})
             builder = builder.config("spark.ui.enabled", "false")
+            builder = builder.config("spark.executorEnv.PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     session = builder.getOrCreate()
     try:
         yield session

@@ -1,0 +1,83 @@
+"""Ray with two processes, one of them killed: the same bytes as one process makes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scale.clusters import Dying, bytes_of, digest_of_rows, one_process, rows_in_files
+from tests.tables import columns, write
+from wdistill.engines.ray import run_on_ray
+from wdistill.engines.weigh import weigh_partitions
+from wdistill.tables.options import Options
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """A cluster of its own process, with two processors."""
+    ray = [sys.executable, "-m", "ray.scripts.scripts"]
+    flags = ["--head", "--node-ip-address=127.0.0.1", "--port=0", "--num-cpus=2", "--include-dashboard=false"]
+    subprocess.run([*ray, "start", *flags, "--disable-usage-stats"], check=True, stdout=subprocess.DEVNULL)
+    yield "auto"
+    subprocess.run([*ray, "stop", "--force"], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.filterwarnings("ignore")  # of Ray itself
+def test_a_worker_that_dies_changes_no_byte(cluster: str, tmp_path: Path) -> None:
+    given = rows_in_files(tmp_path)
+    expected, mark = one_process(given, tmp_path), tmp_path / "died"
+
+    def engine(work: Any, questions: Any) -> Any:
+        yield from run_on_ray(Dying(work, str(mark)), [*questions, questions[0]], address=cluster)  # one offered twice
+
+    weigh_partitions(given, str(tmp_path / "o"), Options(), engine)
+    assert mark.exists(), "nothing was killed"
+    assert digest_of_rows(tmp_path / "o") == expected
+    assert bytes_of(tmp_path / "o") == bytes_of(tmp_path / "whole")
+
+
+def test_the_command_gives_the_same_bytes_with_a_worker_killed(cluster: str, tmp_path: Path) -> None:
+    given = rows_in_files(tmp_path)
+    for number in range(6, 14):
+        write(tmp_path / "u" / f"{number}.parquet", columns(number, 60_000, first=10**7 * number))
+    one_process(given, tmp_path)
+    flags = ["--validation", *given.validation, "--unlabeled", *given.unlabeled, "--output", str(tmp_path / "o")]
+    command = [sys.executable, "-m", "wdistill", "weigh", *flags, "--engine", "ray", "--address", cluster]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        while not any((tmp_path / "o").glob("part-*")):
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.05)
+        os.kill(_workers()[0], signal.SIGKILL)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert bytes_of(tmp_path / "o") == bytes_of(tmp_path / "whole")
+
+
+def _workers() -> list[int]:
+    """The processes of Ray that weigh."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().startswith(b"ray::") and b"Answers" in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_an_error_of_the_rows_is_one_clear_error(cluster: str, tmp_path: Path) -> None:
+    given = rows_in_files(tmp_path)
+    bad = columns(9, 10, first=10**8)
+    bad["teacher"][4] = 7.0
+    write(tmp_path / "u" / "3.parquet", bad)
+    with pytest.raises(ValueError, match=r"u/3.parquet, column 'teacher'.*\n.*row 4"):
+        weigh_partitions(given, str(tmp_path / "o"), Options(), partial(run_on_ray, address=cluster))

@@ -1,0 +1,96 @@
+"""Spark with two executors of their own, one of them killed: the same bytes as one process makes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scale.clusters import Dying, bytes_of, digest_of_rows, one_process, rows_in_files
+from tests.tables import columns, write
+from wdistill.core.errors import ConfigError
+from wdistill.engines.failures import check_java
+from wdistill.engines.spark import run_on_spark
+from wdistill.engines.weigh import weigh_partitions
+from wdistill.tables.options import Options
+
+MASTER = "local-cluster[2,1,1024]"  # two executors of one core each, in processes of their own
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Spark itself
+
+
+def executor() -> int:
+    """The process of the executor (Java) that this worker (Python) belongs to: the parent of its parent."""
+    return _parent(os.getppid())
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_an_executor_that_dies_changes_no_byte(tmp_path: Path) -> None:
+    given = rows_in_files(tmp_path)
+    expected, mark = one_process(given, tmp_path), tmp_path / "died"
+
+    def engine(work: Any, questions: Any) -> Any:
+        return run_on_spark(Dying(work, str(mark), executor), [*questions, questions[0]], master=MASTER)  # one offered twice
+
+    weigh_partitions(given, str(tmp_path / "o"), Options(), engine)
+    assert mark.exists(), "nothing was killed"
+    assert digest_of_rows(tmp_path / "o") == expected
+    assert bytes_of(tmp_path / "o") == bytes_of(tmp_path / "whole")
+
+
+def test_the_command_gives_the_same_bytes_with_a_worker_killed(tmp_path: Path) -> None:
+    given = rows_in_files(tmp_path)
+    for number in range(6, 14):
+        write(tmp_path / "u" / f"{number}.parquet", columns(number, 60_000, first=10**7 * number))
+    one_process(given, tmp_path)
+    flags = ["--validation", *given.validation, "--unlabeled", *given.unlabeled, "--output", str(tmp_path / "o")]
+    command = [sys.executable, "-m", "wdistill", "weigh", *flags, "--engine", "spark", "--master", MASTER]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        while not any((tmp_path / "o").glob("part-*")):
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.05)
+        os.kill(_executors()[0], signal.SIGKILL)
+        _, said = process.communicate(timeout=180)
+    assert process.returncode == 0, said
+    assert bytes_of(tmp_path / "o") == bytes_of(tmp_path / "whole")
+
+
+def _executors() -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if b"CoarseGrainedExecutorBackend" in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_an_error_of_the_rows_is_one_clear_error(tmp_path: Path) -> None:
+    given = rows_in_files(tmp_path)
+    bad = columns(9, 10, first=10**8)
+    bad["teacher"][4] = 7.0
+    write(tmp_path / "u" / "3.parquet", bad)
+    with pytest.raises(ValueError, match=r"u/3.parquet, column 'teacher'.*\n.*row 4"):
+        weigh_partitions(given, str(tmp_path / "o"), Options(), partial(run_on_spark, master="local[1]"))
+
+
+@pytest.mark.parametrize("version", [None, "1.8.0_292", "11.0.2"])
+def test_another_java_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None) -> None:
+    (tmp_path / "bin").mkdir()
+    if version is not None:
+        (tmp_path / "bin" / "java").write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+        (tmp_path / "bin" / "java").chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="Java 17 or newer"):
+        check_java()

@@ -1,0 +1,31 @@
+"""Polars and DuckDB: their rows through the pure function, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.scale.clusters import digest_of_rows, one_process, rows_in_files
+from wdistill.tables.batch_function import BatchFunction, prepare_batches
+
+
+def test_polars_and_duckdb_give_and_take_streams(tmp_path: Path) -> None:
+    import duckdb
+    import polars
+
+    given = rows_in_files(tmp_path)
+    expected = one_process(given, tmp_path)
+    function = BatchFunction(prepare_batches(tmp_path / "gold.parquet", tmp_path / "u" / "0.parquet"))
+
+    rows = duckdb.sql(f"select id, teacher, student from '{tmp_path}/u/*.parquet'")
+    weighed = function.stream(rows.to_arrow_reader(1000))
+    with duckdb.connect() as other:  # a connection reads one stream at a time
+        again = other.from_arrow(weighed).filter("weight <= 1").to_arrow_table()
+    pq.write_table(again, tmp_path / "duck.parquet")
+    assert digest_of_rows(tmp_path / "duck.parquet") == expected
+
+    frame = polars.read_parquet(f"{tmp_path}/u/*.parquet")
+    pq.write_table(pa.table(polars.DataFrame(function.stream(frame))), tmp_path / "polars.parquet")
+    assert digest_of_rows(tmp_path / "polars.parquet") == expected
