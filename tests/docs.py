@@ -45,6 +45,7 @@ CHAPTERS = {  # rooms, in the order of a reader who begins with what people hold
     "training": "Training",
     "runs": "Runs",
     "models": "Networks",
+    "tables": "Tables on many processes",
     "core": "Errors",
 }
 HEAD = """# The API

@@ -35,6 +35,7 @@ STEPS = (
     ("report",),
     ("training",),
     ("adapters",),
+    ("engines",),
     ("cli",),
 )
 STEP = {room: number for number, rooms in enumerate(STEPS) for room in rooms}

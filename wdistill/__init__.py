@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from wdistill.runs.folder import read_run
     from wdistill.runs.outcome import Epoch, Outcome, Refresh, Training
     from wdistill.runs.recipe import Recipe
+    from wdistill.tables.batch_function import BatchFunction, prepare_batches
     from wdistill.training.answers import distill_answers
     from wdistill.training.data import Data
     from wdistill.training.distill import advise, distill
@@ -52,6 +53,7 @@ __version__ = "0.1.0"
 
 _LATER = {
     "Answers": "answers.api",
+    "BatchFunction": "tables.batch_function",
     "AnswersAdvice": "answers.verdict",
     "Arm": "runs.arms",
     "CNN": "training.models.networks",
@@ -79,6 +81,7 @@ _LATER = {
     "export_student": "training.export",
     "load_student": "training.export",
     "read_answers": "answers.api",
+    "prepare_batches": "tables.batch_function",
     "read_run": "runs.folder",
     "shuffled": "weights.rules",
 }
@@ -89,6 +92,7 @@ __all__ = [
     "Answers",
     "AnswersAdvice",
     "Arm",
+    "BatchFunction",
     "BusyError",
     "CheckpointError",
     "CifarResNet",
@@ -137,6 +141,7 @@ __all__ = [
     "load_student",
     "margin",
     "oracle",
+    "prepare_batches",
     "read_answers",
     "read_run",
     "rule",

@@ -9,6 +9,7 @@ whole multiples of a fixed quantum, so they do not depend on order, on chunks, o
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -92,7 +93,7 @@ def scan(
     half = values.dtype.itemsize == 2
     argmax, top_gap = np.empty(n, np.int32), np.empty(n)
     entropies, certainties = np.empty(n) if entropy else None, np.empty(n) if certainty else None
-    compiled = values.size > SMALL and compiles()
+    compiled = (values.size > SMALL or is_loaded()) and compiles()
     corrections, faulty = [0.0], list[tuple[NDArray[Any], NDArray[np.intp]]]()
 
     def work(part: slice) -> None:
@@ -138,6 +139,11 @@ def scan(
         bad, which = (np.concatenate(blocks) for blocks in zip(*faulty, strict=True))
         checks.rows(bad, which, kind, allowed, half, name, renormalize)
     return Scan(argmax, top_gap, entropies, certainties, max(corrections), checks.rounding(values.dtype.name, kind))
+
+
+def is_loaded() -> bool:
+    """Whether this process has loaded the compiler, as it does in jobs of many chunks: then even small arrays gain by it."""
+    return "wdistill.weights._jit" in sys.modules
 
 
 def compiles() -> bool:
