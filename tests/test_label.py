@@ -486,4 +486,4 @@ def test_a_module_reads_no_texts(capsys: pytest.CaptureFixture[str]) -> None:
 def test_torch_is_loaded_only_for_modules() -> None:
     code = "import sys\nassert 'torch' not in sys.modules\ndef teacher(x): return x**2 / (x**2).sum(1, keepdims=True)"
     done = run("label", "--teacher", teacher(code), "--unlabeled", table("u.parquet"), "--output", "p.parquet")
-    assert "1,000 rows, all of 4 classes as float16" in done.stdout
+    assert "1,000 rows, all of 4 classes as float32" in done.stdout

@@ -64,7 +64,7 @@ class LabelOptions(Settings):
     kind: Literal["probabilities", "logits"] = setting(
         "probabilities", "what the teacher returns; probabilities are stored in any case"
     )
-    precision: Literal["float16", "float32"] = setting("float16", "of the stored probabilities")
+    precision: Literal["float16", "float32"] = setting("float32", "of the stored probabilities")
     top_k: int | None = setting(
         None, "store only the K largest probabilities of a row, and the sum of all others (default: all classes)", least=2
     )
