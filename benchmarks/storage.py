@@ -32,7 +32,7 @@ from benchmarks.measuring import SEED, append, circumstances, keep, race
 from wdistill import Evidence, debiased, entropy, margin
 from wdistill.tables.formats.predictions import StoredPredictions
 from wdistill.tables.formats.table import open_tables
-from wdistill.tables.output import parquet_writer, rows_at_once
+from wdistill.tables.output import parquet_writer
 from wdistill.tables.rows import chunk_rows
 
 GOLD = 2000
@@ -57,7 +57,7 @@ class Layout:
         if self.listed:
             field = pa.field("teacher", pa.list_(field.type.value_field), nullable=False)
         schema = pa.schema([pa.field("id", pa.int64()), field])
-        size = rows_at_once(pa.schema([self.stored.field("teacher", values.shape[1])]))
+        size = chunk_rows(values.shape[1])
         with path.open("wb") as file, self._writer(file, schema) as writer:
             for first in range(0, len(values), size):
                 part = values[first : first + size]

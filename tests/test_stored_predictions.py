@@ -77,6 +77,13 @@ def test_margin_and_argmax_of_the_k_largest_are_those_of_all_classes(
     assert (got.entropy >= wanted.entropy - 2 * checks.tolerance(precision, 9)).all()  # type: ignore[operator]
 
 
+@given(st.lists(st.floats(0, 1, width=32), min_size=2, max_size=50))
+def test_probabilities_are_rounded_to_the_nearest_float16(values: list[float]) -> None:
+    rows = np.array([values], np.float32)
+    stored = StoredPredictions("float16").column(rows).flatten().to_numpy()
+    assert (stored == rows[0].astype(np.float16)).all()
+
+
 @pytest.mark.parametrize("classes", [40_000, 70_000])
 def test_class_numbers_beyond_16_bits_come_back(tmp_path: Path, classes: int) -> None:
     values = np.full((3, classes), 0.5 / classes)
