@@ -156,7 +156,7 @@ def measure(folder: Path, classes: int, rows: int, compared: list[Layout], *, lo
                 off[f"{confidence}, {where}"] = [float(errors.max()), float(errors.mean())]
                 cells.append(f"{errors.max():.2g} ({errors.mean():.2g})")
         print(f"| {' | '.join(cells)} |", flush=True)
-        keep(20, layout=each.name, classes=classes, rows=rows, bytes_a_row=size, rows_a_second=speeds, errors=off)
+        keep(13, layout=each.name, classes=classes, rows=rows, bytes_a_row=size, rows_a_second=speeds, errors=off)
 
 
 def _stored(folder: Path, layout: Layout, values: np.ndarray, classes: int) -> np.ndarray:

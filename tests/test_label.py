@@ -242,7 +242,7 @@ def test_every_row_is_predicted_in_the_batch_of_its_number(
     stop = data.draw(st.integers(start + 1, len(lengths)))
     parts = [SimpleNamespace(start=file, seen=lengths[file]) for file in range(start)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wdistill.tables.rows.ENTRIES", 2)
+        patch.setattr("wdistill.tables.label.HELD", data.draw(st.sampled_from([0, 50, 1 << 20])))
         patch.setattr("wdistill.tables.label.chunk_rows", lambda classes: data.draw(st.integers(1, 20)))
         pieces = list(job.pieces(SimpleNamespace(parts=parts), start, stop))  # type: ignore[arg-type]
     begin, end = sum(lengths[:start]), sum(lengths[:stop])
@@ -491,3 +491,21 @@ def test_torch_is_loaded_only_for_modules() -> None:
     code = "import sys\nassert 'torch' not in sys.modules\ndef teacher(x): return x**2 / (x**2).sum(1, keepdims=True)"
     done = run("label", "--teacher", teacher(code), "--unlabeled", table("u.parquet"), "--output", "p.parquet")
     assert "1,000 rows, all of 4 classes as float32" in done.stdout
+
+
+def test_large_inputs_are_not_held_until_a_stretch_of_small_predictions_is_full() -> None:
+    """A hundred rows of 1 MB, and two classes, of which many rows would fit."""
+    held = list[int]()
+
+    class Large(Numbered):
+        def rows_from(self, file: int, position: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+            for number, batch in super().rows_from(file, position):
+                pixels = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(batch.num_rows << 20, np.uint8)), 1 << 20)
+                held.append(pa.total_allocated_bytes())
+                yield number, pa.RecordBatch.from_pydict({"id": batch["id"], "inputs": pixels})
+
+    even = Teacher("even", lambda pixels: np.full((len(pixels), 2), 0.5), "")
+    job = LabelJob(Large([100], 5), Labeler(even, LabelOptions(batch_rows=10)))
+    before = pa.total_allocated_bytes()
+    assert sum(piece.rows.num_rows for piece in job.pieces(SimpleNamespace(parts=[]), 0, 1)) == 100  # type: ignore[arg-type]
+    assert max(held) - before < 200 << 20

@@ -46,6 +46,7 @@ Predict = Callable[[Values | Mapping[str, Values]], Any]  # one input by itself,
 EXTENSIONS = (".parquet", ".pq")
 SHOWN = 5  # ids in a message
 ROWS = 1 << 13  # of inputs read at once
+HELD = 64 << 20  # bytes of inputs that wait for more rows
 PART = 1 << 14  # rows after which a part ends with the file that is being read: teachers are slow
 
 
@@ -335,17 +336,18 @@ def _skipping(stream: Iterator[tuple[int, pa.RecordBatch]], rows: int) -> Iterat
 def _stretches(
     stream: Iterator[tuple[int, pa.RecordBatch]], stop: int, batch: int, size: Callable[[], int]
 ) -> Iterator[Rows]:
-    """Rows of files before `stop` in stretches of `size()` rows; rows of further files complete the last batch."""
-    pending, count = Rows(), 0
+    """Rows of files before `stop` in stretches of at most `size()` rows; rows of further files complete the last batch."""
+    pending, count, held = Rows(), 0, 0
     for file, rows in stream:
         if file >= stop:
             rows = rows.slice(0, -count % batch)
         if rows.num_rows:
             pending.append((file, rows))
-            count += rows.num_rows
-        while count >= (wanted := size()):
+            count, held = count + rows.num_rows, held + rows.nbytes
+        while count >= (wanted := size()) or (held > HELD and count >= batch):
+            wanted = min(wanted, count // batch * batch)
             stretch, pending = _cut(pending, wanted)
-            count -= wanted
+            count, held = count - wanted, sum(each.nbytes for _, each in pending)
             yield stretch
         if file >= stop and count % batch == 0:
             break
