@@ -26,7 +26,8 @@ from tests.test_stored_predictions import by_hand
 from wdistill import cli
 from wdistill.datasets import image_folder, pictures
 from wdistill.tables.formats.predictions import StoredPredictions
-from wdistill.tables.label import Labeler, LabelJob, LabelOptions, Teacher
+from wdistill.tables.label import Labeler, LabelJob, Teacher
+from wdistill.tables.label_options import LabelOptions
 from wdistill.training.predict import GRID
 
 NUMBERS = itertools.count()

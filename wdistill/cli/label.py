@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from wdistill.core.errors import bad_value, printable
 
 if TYPE_CHECKING:
-    from wdistill.tables.label import InputSource, LabelOptions
+    from wdistill.tables.label import InputSource
+    from wdistill.tables.label_options import LabelOptions
 
 SIZE = 224  # of pictures
 EPILOG = """
@@ -28,7 +29,7 @@ exit codes: 0 done, 2 bad input or options, 3 cannot write, 5 another process is
 def add(commands: Any) -> None:
     """The command and its flags."""
     from wdistill.core.settings import add_flags
-    from wdistill.tables.label import LabelOptions
+    from wdistill.tables.label_options import LabelOptions
 
     label = commands.add_parser(
         "label",
@@ -52,7 +53,8 @@ def run_label(arguments: argparse.Namespace) -> None:
 
     from wdistill.core.named import current_folder_importable
     from wdistill.core.settings import flags_given, read_settings
-    from wdistill.tables.label import Labeler, LabelOptions, check_label_options, label_files
+    from wdistill.tables.label import Labeler, label_files
+    from wdistill.tables.label_options import LabelOptions, check_label_options
     from wdistill.training.named_teacher import load_teacher
 
     flags = flags_given(arguments, LabelOptions)

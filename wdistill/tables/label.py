@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +20,8 @@ from pyarrow import types
 
 import wdistill
 from wdistill.core import checks
-from wdistill.core.errors import InputError, bad_input, bad_value
-from wdistill.core.settings import Settings, setting, to_json
+from wdistill.core.errors import InputError, bad_input
+from wdistill.core.settings import to_json
 from wdistill.tables.formats.predictions import StoredPredictions, class_count
 from wdistill.tables.formats.schema import (
     Location,
@@ -35,7 +35,7 @@ from wdistill.tables.formats.schema import (
 )
 from wdistill.tables.formats.table import Table, open_tables
 from wdistill.tables.job import Piece, run_job
-from wdistill.tables.options import Paths, check_output
+from wdistill.tables.label_options import LabelOptions
 from wdistill.tables.parts import JobFolder, Part
 from wdistill.tables.rows import chunk_rows
 from wdistill.weights.confidence import scan
@@ -43,36 +43,10 @@ from wdistill.weights.equations import probabilities
 
 Values = NDArray[Any] | list[str]  # of one input: numbers (b, …), or texts
 Predict = Callable[[Values | Mapping[str, Values]], Any]  # one input by itself, or several by name → (b, K) numbers
-EXTENSIONS = (".parquet", ".pq")
 SHOWN = 5  # ids in a message
 ROWS = 1 << 13  # of inputs read at once
 HELD = 64 << 20  # bytes of inputs that wait for more rows
 PART = 1 << 14  # rows after which a part ends with the file that is being read: teachers are slow
-
-
-@dataclass(frozen=True)
-class LabelOptions(Settings):
-    """The options of `label`; its flags are these fields."""
-
-    inputs: tuple[str, ...] = setting(
-        ("inputs",),
-        "columns that the teacher reads, of numbers, lists of numbers or texts",
-        least=1,
-        metavar="COLUMN[,COLUMN…]",
-    )
-    id: str = setting("id", "column of ids", metavar="COLUMN")
-    column: str = setting("teacher", "column that the predictions get", metavar="COLUMN")
-    kind: Literal["probabilities", "logits"] = setting(
-        "probabilities", "what the teacher returns; probabilities are stored in any case"
-    )
-    precision: Literal["float16", "float32"] = setting("float32", "of the stored probabilities")
-    top_k: int | None = setting(
-        None, "store only the K largest probabilities of a row, and the sum of all others (default: all classes)", least=2
-    )
-    batch_rows: int = setting(128, "rows that the teacher is called on", least=1)
-    size: int | None = setting(
-        None, "of a folder of pictures: the middle square of N × N that the teacher gets (default: 224)", least=1
-    )
 
 
 @dataclass(frozen=True)
@@ -303,14 +277,6 @@ class LabelJob:
 def label_files(source: InputSource, labeler: Labeler, output: Path) -> dict[str, Any]:
     """Run the whole job; returns the record that the output carries."""
     return run_job(output, lambda: LabelJob(source, labeler))
-
-
-def check_label_options(options: LabelOptions, output: Path, unlabeled: str) -> None:
-    """Refuse what could not be written, before anything is loaded."""
-    check_output(output, EXTENSIONS, Paths((), (unlabeled,)))
-    if options.column in ("id", ""):
-        remedy = "name the column of predictions, such as teacher"
-        raise bad_value("not a name for predictions", "--column", repr(options.column), "a name other than id", remedy)
 
 
 def _classes(field: pa.Field) -> int:
