@@ -29,6 +29,7 @@ ROUNDS, SLOW_ROUNDS, SLOW = 5, 3, 5.0  # a peer that takes more than SLOW second
 RESULTS = Path(__file__).with_name("results.jsonl")
 GB = 1e9
 THREADS = threads()
+PACKAGES = ("numpy", "numba", "torch", "scikit-learn", "scipy", "pykdtree")
 
 console = Console(width=150)
 records: list[dict[str, Any]] = []
@@ -88,10 +89,9 @@ def git(*arguments: str) -> str:
     return found.stdout.strip() if found.returncode == 0 else "unknown"
 
 
-def circumstances(quick: bool) -> dict[str, Any]:
+def circumstances(quick: bool, packages: Iterable[str] = PACKAGES) -> dict[str, Any]:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     changed = git("status", "--porcelain", "--", ":/", f":(exclude){RESULTS.name}")
-    packages = ("numpy", "numba", "torch", "scikit-learn", "scipy", "pykdtree")
     return {
         "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "commit": git("rev-parse", "HEAD") + (" (dirty)" if changed else ""),

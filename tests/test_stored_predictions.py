@@ -16,6 +16,7 @@ from tests.hostile import harmless
 from tests.tables import columns, write
 from tests.test_cli import fail, weighed
 from tests.test_readers import read, refused, table
+from wdistill import cli
 from wdistill.core import checks
 from wdistill.core.errors import InputError
 from wdistill.tables.formats.predictions import StoredPredictions, largest
@@ -77,6 +78,13 @@ def test_margin_and_argmax_of_the_k_largest_are_those_of_all_classes(
     assert (got.entropy >= wanted.entropy - 2 * checks.tolerance(precision, 9)).all()  # type: ignore[operator]
 
 
+@given(st.lists(st.floats(0, 1, width=32), min_size=2, max_size=50))
+def test_probabilities_are_rounded_to_the_nearest_float16(values: list[float]) -> None:
+    rows = np.array([values], np.float32)
+    stored = StoredPredictions("float16").column(rows).flatten().to_numpy()
+    assert (stored == rows[0].astype(np.float16)).all()
+
+
 @pytest.mark.parametrize("classes", [40_000, 70_000])
 def test_class_numbers_beyond_16_bits_come_back(tmp_path: Path, classes: int) -> None:
     values = np.full((3, classes), 0.5 / classes)
@@ -125,6 +133,31 @@ def test_gold_rows_may_hold_the_k_largest_too(tmp_path: Path) -> None:
     outputs = [weighed(v, unlabeled, tmp_path / "w.parquet") for v in (gold, write(tmp_path / "dense.parquet", VALIDATION))]
     # 8 of 9: the last probability is what is missing
     assert np.abs(outputs[0]["weight"].to_numpy() - outputs[1]["weight"].to_numpy()).max() < 1e-5
+
+
+@pytest.mark.slow
+def test_advice_is_that_of_all_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With 8 of 9 stored, the last probability is what is missing."""
+    said = []
+    for top_k in (None, 8):
+        paths = []
+        for name, rows in (("v", VALIDATION), ("u", UNLABELED)):
+            student = StoredPredictions("float32", top_k)
+            path = stored(
+                tmp_path / f"{name}.parquet", rows["teacher"], "float32", top_k, id=rows["id"], label=rows["label"]
+            )
+            whole = pq.read_table(path).append_column(student.field("student", 9), student.column(rows["student"]))
+            pq.write_table(whole, path)
+            paths.append(path)
+        assert cli.main(["advise", "--validation", str(paths[0]), "--unlabeled", str(paths[1])]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+
+
+def test_the_k_largest_are_no_answers_of_an_llm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = stored(tmp_path / "u.parquet", UNLABELED["teacher"], top_k=3, id=UNLABELED["id"], label=UNLABELED["label"])
+    words = ("--answers", path, "--label", "label", "--output", tmp_path / "w.parquet")
+    assert "weigh --method best" in fail(capsys, "correct", *words)
 
 
 # what is refused ------------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ ARTEFACTS = (
         r"w\.\w+\.(parts|answers)/job(\.copy)?\.json",
         "tables/parts.py",
         "sealed, kept twice",
-        "weigh, correct",
+        "weigh, correct, label",
         "the job, at its end",
     ),
     Artefact(

@@ -88,6 +88,17 @@ def _weigh(*more: object, output: str = "w.parquet") -> Callable[[Path], None]:
     return run
 
 
+def doubtful(predictions: np.ndarray) -> np.ndarray:
+    """A teacher for `label`, which reads predictions."""
+    return np.asarray((predictions + 1 / predictions.shape[1]) / 2)
+
+
+def _label(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    words = ("--unlabeled", inputs() / "t", "--inputs", "teacher", "--top-k", 2, "--output", folder / "w.parquet")
+    command("label", "--teacher", f"{__name__}:doubtful", *words)
+
+
 def _best(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     tables = ("--validation", inputs() / "v.parquet", "--unlabeled", inputs() / "u")
@@ -191,6 +202,7 @@ OTHERS = {  # whose operations are those of the jobs above, but which write othe
         Job("weigh to npz", _weigh("--unlabeled", "u", output="w.npz")),
         Job("weigh to csv", _weigh("--unlabeled", "u", output="w.csv")),
         Job("weigh to pq", _weigh("--unlabeled", "u", output="w.pq")),
+        Job("label", _label),
         Job("plan", _advise("next.parquet")),
         Job("plan in csv", _advise("next.csv")),
         Job("inspect", _inspect),

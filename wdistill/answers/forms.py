@@ -26,6 +26,7 @@ from wdistill.answers.said import (
     read_text,
 )
 from wdistill.core.errors import InputError, bad_input
+from wdistill.tables.formats.predictions import is_top_k
 
 VOTES = ("votes", "samples", "answers", "labels", "predictions", "completions", "generations")
 PREFIXES = ("pred_probs", "probabilities", "probability", "proba", "probs", "prob", "p", "scores", "score", "teacher")
@@ -92,13 +93,18 @@ def _no_form(where: str, free: Mapping[str, Any], found: str) -> InputError:
 
 def _unfit(where: str, name: str, kind: pa.DataType) -> Form:
     expected = "a label, a list of probabilities, a list of votes, or an object of class → probability"
-    raise bad_input(
-        "this column holds no answers", f"{where}, column {name!r}", str(kind), expected, "name another: --answer"
-    )
+    remedy = "name another: --answer"
+    if is_top_k(kind):
+        remedy = (
+            "name the table as --unlabeled, and gold rows with such predictions as --validation: advise, weigh --method best"
+        )
+    raise bad_input("this column holds no answers", f"{where}, column {name!r}", f"{kind}"[:100], expected, remedy)
 
 
 def _single(name: str, kind: pa.DataType, free: Mapping[str, pa.DataType], stated: str | None) -> Form | None:
     """The form of answers that stand in one column."""
+    if is_top_k(kind):
+        return None
     if types.is_struct(kind) or types.is_map(kind):
         return object_form(name)
     if types.is_list(_list(kind)):

@@ -41,11 +41,11 @@ class InputError(WdistillError, ValueError):
             found += f", id{'s' if len(ids) > 1 else ''} {', '.join(map(repr, ids))}"
         super().__init__(what, where=where, found=found, expected=expected, remedy=remedy)
 
-    def at(self, where: str, first: int, ids: Sequence[object]) -> InputError:
+    def at(self, where: str, first: int, ids: Sequence[object], remedy: str = "") -> InputError:
         """The same error for a chunk of a file that begins at row `first`; `ids` are those of the offending rows."""
-        rows = [first + row for row in self.rows]
+        rows, remedy = [first + row for row in self.rows], remedy or self.remedy
         return InputError(
-            self.what, where=where, found=self._found, expected=self.expected, remedy=self.remedy, rows=rows, ids=ids
+            self.what, where=where, found=self._found, expected=self.expected, remedy=remedy, rows=rows, ids=ids
         )
 
 

@@ -174,7 +174,7 @@ def _has(name: str) -> Callable[[Path], bool]:
 Check = Callable[[Path], Iterator[FileState]]
 KINDS: tuple[tuple[str, Callable[[Path], Any], Check], ...] = (
     ("a folder of weights", _is_folder_of_weights, _check_folder_of_weights),
-    ("an unfinished job of wdistill weigh", _is_parts, _check_parts),
+    ("an unfinished job", _is_parts, _check_parts),
     ("prepared data", _has(prepared.MANIFEST), _check_prepared),
     ("an exported student", _has(STUDENT), _check_student),
     ("runs", lambda path: any(path.glob("generation-*.json")) or find_runs(path), _check_runs),

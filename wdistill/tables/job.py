@@ -23,7 +23,7 @@ from wdistill.tables.join import IdCheck
 from wdistill.tables.output import Assembly, parquet_writer, rows_at_once, write_output
 from wdistill.tables.parts import JobFolder, Part, open_folder, refuse_foreign
 
-PART = 1 << 18  # rows after which a part ends with the file that is being read
+PART = 1 << 18  # rows after which every part ends with the file that is being read
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,9 @@ class PartsJob(Protocol):
 
     @property
     def identity(self) -> Mapping[str, Any]: ...  # what finished parts depend on besides the files that each part names
+
+    @property
+    def part_rows(self) -> int: ...  # after so many a part ends with the file that is being read
 
     @property
     def overlap(self) -> int: ...  # rows of which one is made with the others, also across files; 1 where none is
@@ -173,7 +176,7 @@ def _new_parts(job: PartsJob, folder: JobFolder, start: int, stop: int, tick: Pr
                 seen, kept = seen + piece.seen, kept + piece.rows.num_rows
                 tick(piece.seen)
                 ahead = next(pieces, None)
-                if ahead is not None and ahead.file != piece.file and seen >= PART:
+                if ahead is not None and ahead.file != piece.file and seen >= min(PART, job.part_rows):
                     break
         end = stop if ahead is None else ahead.file
         stamps = [list(stamp) for stamp in job.stamps[start:end]]

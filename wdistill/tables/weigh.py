@@ -20,7 +20,7 @@ from wdistill.core.progress import progress
 from wdistill.methods.guards import gold_in_unlabeled, surer_on_gold
 from wdistill.tables.formats.table import Chunk, Table, open_tables
 from wdistill.tables.gold import located_errors, named_rows, read_gold, table_with
-from wdistill.tables.job import Piece, counts_of, run_job
+from wdistill.tables.job import PART, Piece, counts_of, run_job
 from wdistill.tables.join import Numbers, check_ids
 from wdistill.tables.options import Options, Paths, check_options, check_output, option_record, takes_mean
 from wdistill.tables.output import STATE_LIMIT, WRITERS
@@ -222,6 +222,7 @@ class TableParts:
     """A job of tables that are joined by id and weighed, file by file of the first of them."""
 
     job: TableJob
+    part_rows = PART
     overlap = 1
     doing = "weighing"
 

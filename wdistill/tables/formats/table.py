@@ -127,8 +127,10 @@ class Table:
         for number in range(start, self._parts if stop is None else stop):
             location, first = self._location(number), 0
             with self._file_errors(number):
-                there = (self._first[1] if number == self._first[0] else self._layout(number)).schema.names
-                missing = [name for name in schema.names if name not in there]
+                layout = self._first[1] if number == self._first[0] else self._layout(number)
+                if layout.rows == 0:
+                    continue
+                missing = [name for name in schema.names if name not in layout.schema.names]
                 if missing:
                     found, expected = (
                         f"no column {missing[0]!r}",
