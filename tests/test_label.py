@@ -26,8 +26,9 @@ from tests.test_stored_predictions import by_hand
 from wdistill import cli
 from wdistill.datasets import image_folder, pictures
 from wdistill.tables.formats.predictions import StoredPredictions
-from wdistill.tables.label import Labeler, LabelJob, Teacher
+from wdistill.tables.label import LabelJob
 from wdistill.tables.label_options import LabelOptions
+from wdistill.tables.labeler import Labeler, Teacher
 from wdistill.training.predict import GRID
 
 NUMBERS = itertools.count()
@@ -194,7 +195,7 @@ def test_a_module_gets_several_inputs_as_keyword_arguments() -> None:
 def test_neither_files_nor_their_number_change_a_bit(cuts: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = labeled(spec := teacher(OF_BATCH), table("u.parquet"), output="whole.parquet")
     monkeypatch.setattr("wdistill.tables.label.PART", 1)
-    monkeypatch.setattr("wdistill.tables.label.ROWS", 77)
+    monkeypatch.setattr("wdistill.tables.label_inputs.ROWS", 77)
     monkeypatch.setattr("wdistill.tables.rows.ENTRIES", 2000)
     for number, (a, b) in enumerate(itertools.pairwise([0, *cuts, 1000])):
         table(f"u/{number}.parquet", slice(a, b))
@@ -253,6 +254,22 @@ def test_every_row_is_predicted_in_the_batch_of_its_number(
     assert ids == list(range(begin, end)) and np.array_equal(np.array(found).reshape(-1, 2), wanted)
     files = [file for file in range(start, stop) for _ in range(lengths[file])]
     assert [piece.file for piece in pieces for _ in range(piece.seen)] == files
+
+
+@given(st.integers(1, 40), st.integers(1, 7), st.integers(1, 4), st.sampled_from([None, 2]))
+def test_the_function_of_batches_gives_the_same_rows_in_pieces_of_whole_batches(
+    rows: int, batch: int, pieces: int, top_k: int | None
+) -> None:
+    def three_classes(numbers: Any) -> np.ndarray:
+        return np.column_stack([sums_of_batch(numbers) / 2, np.full(len(numbers), 0.5)])
+
+    labeler = Labeler(Teacher("sums", three_classes, ""), LabelOptions(batch_rows=batch, top_k=top_k))
+    numbers = pa.array(np.arange(rows))
+    given_rows = pa.RecordBatch.from_pydict({"id": numbers, "inputs": numbers})
+    found = [labeler(given_rows.slice(first, batch * pieces)) for first in range(0, rows, batch * pieces)]
+    assert (
+        pa.Table.from_batches(found).combine_chunks().equals(pa.Table.from_batches([labeler(given_rows)]).combine_chunks())
+    )
 
 
 def test_the_length_of_a_batch_is_that_of_training() -> None:

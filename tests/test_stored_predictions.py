@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,22 @@ def test_gold_rows_may_hold_the_k_largest_too(tmp_path: Path) -> None:
     outputs = [weighed(v, unlabeled, tmp_path / "w.parquet") for v in (gold, write(tmp_path / "dense.parquet", VALIDATION))]
     # 8 of 9: the last probability is what is missing
     assert np.abs(outputs[0]["weight"].to_numpy() - outputs[1]["weight"].to_numpy()).max() < 1e-5
+
+
+def test_the_k_largest_are_a_teacher_of_distill_too(tmp_path: Path) -> None:
+    from wdistill.training.teacher_table import read_tables
+
+    class Rows(SimpleNamespace):
+        def __len__(self) -> int:
+            return len(self.ids)
+
+    path = stored(tmp_path / "u.parquet", UNLABELED["teacher"], top_k=3, id=UNLABELED["id"])
+    splits: Any = {"validation": Rows(ids=UNLABELED["id"][:50]), "unlabeled": Rows(ids=UNLABELED["id"][50:][::-1])}
+    found = read_tables(str(path), splits, splits, 9, "probabilities")
+    _, whole = read(path)
+    assert (found["unlabeled"] == whole["teacher"][50:][::-1]).all() and (found["validation"] == whole["teacher"][:50]).all()
+    with pytest.raises(InputError, match="--kind probabilities"):
+        read_tables(str(path), splits, splits, 9, "logits")
 
 
 @pytest.mark.slow

@@ -100,7 +100,6 @@ def _tables(_: Path) -> tuple[Seed, ...]:
         ("parquet", "x.parquet", _parquet(columns, checksums=True), True),
         ("parquet, wide", "x.parquet", _parquet(wide, checksums=True), True),
         ("parquet without checksums", "x.parquet", _parquet(columns, checksums=False), False),
-        ("parquet, the 2 largest", "x.parquet", _parquet(columns, checksums=True, top_k=2), False),
         ("csv", "x.csv", "".join(",".join(map(str, row)) + "\n" for row in [names, *rows]).encode(), False),
         ("jsonl", "x.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode(), False),
         ("npz", "x.npz", _saved(np.savez, **arrays), True),
@@ -110,6 +109,7 @@ def _tables(_: Path) -> tuple[Seed, ...]:
         ("npz, of damaged arrays", "x.npz", _saved(np.save, teacher), False),
         ("npy", "teacher.npy", _saved(np.save, teacher), False),
         ("npy, Fortran", "teacher.npy", _saved(np.save, np.asfortranarray(teacher)), False),
+        ("parquet, the 2 largest", "x.parquet", _parquet(columns, checksums=True, top_k=2), False),
     )
     return tuple(Seed(*each, rows_of_table, _archived if "of damaged" in each[0] else None) for each in made)
 

@@ -53,8 +53,9 @@ def run_label(arguments: argparse.Namespace) -> None:
 
     from wdistill.core.named import current_folder_importable
     from wdistill.core.settings import flags_given, read_settings
-    from wdistill.tables.label import Labeler, label_files
+    from wdistill.tables.label import label_files
     from wdistill.tables.label_options import LabelOptions, check_label_options
+    from wdistill.tables.labeler import Labeler
     from wdistill.training.named_teacher import load_teacher
 
     flags = flags_given(arguments, LabelOptions)
@@ -72,7 +73,7 @@ def run_label(arguments: argparse.Namespace) -> None:
 def _source(unlabeled: str, options: LabelOptions, flags: dict[str, Any]) -> tuple[InputSource, LabelOptions]:
     """The rows, and the options that fit them."""
     from wdistill.datasets.image_folder import COLUMN, is_image_folder, open_image_folder
-    from wdistill.tables.label import TableInputs
+    from wdistill.tables.label_inputs import TableInputs
 
     pictures = is_image_folder(Path(unlabeled))
     unused = [name for name in (("inputs", "id") if pictures else ("size",)) if name in flags]

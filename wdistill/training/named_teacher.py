@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from wdistill.core import store
 from wdistill.core.errors import bad_value
 from wdistill.core.named import named_object
-from wdistill.tables.label import Predict, Teacher, Values
+from wdistill.tables.labeler import Predict, Teacher, Values
 
 if TYPE_CHECKING:
     from torch import nn
