@@ -28,8 +28,9 @@ from wdistill.text.plain import BITS
 from wdistill.training.augmentation import augment
 from wdistill.training.data import Split
 from wdistill.training.inputs import InMemory
-from wdistill.training.loop import batches_of, run_stage
+from wdistill.training.loop import run_stage
 from wdistill.training.models.text import TextBag
+from wdistill.training.passes import batches_of
 from wdistill.training.randomness import key, permutation
 from wdistill.training.stage import Callbacks, Examples, Stage
 from wdistill.training.weigher import Weigher

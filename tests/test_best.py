@@ -17,7 +17,7 @@ from wdistill.methods import corrected, robust
 from wdistill.methods.context import Context, CrossEntropy, MethodArm, Supervision, by_rule
 from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.training import tensors
-from wdistill.training.arm import loss_on_unlabeled
+from wdistill.training.arm import LossOnUnlabeled
 from wdistill.training.auxiliary import gold_folds
 from wdistill.training.data import check_split
 from wdistill.training.labels import read_labels, read_table
@@ -246,7 +246,7 @@ def test_advice_before_the_second_stage_and_a_run_that_goes_on(tmp_path: Path) -
 
 def test_the_special_loss_is_that_of_unlabeled_rows() -> None:
     logits, targets = torch.randn(4, 3), torch.eye(3)[[0, 1, 2, 0]]
-    duplicate_gold = loss_on_unlabeled(lambda logits, targets, rows: 10.0 + rows.to(logits.dtype), first=2, n=5)(
+    duplicate_gold = LossOnUnlabeled(lambda logits, targets, rows: 10.0 + rows.to(logits.dtype), first=2, count=5)(
         logits, targets, torch.tensor([0, 2, 6, 7])
     )
     plain = CrossEntropy()(logits, targets, None)

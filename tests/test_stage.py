@@ -21,8 +21,9 @@ from wdistill.training.arm import rows_that_weigh, split_gold
 from wdistill.training.data import Split
 from wdistill.training.inputs import InMemory
 from wdistill.training.labels import by_module, read_labels, read_table
-from wdistill.training.loop import batches_of, run_stage
+from wdistill.training.loop import run_stage
 from wdistill.training.optimizer import make_optimizer
+from wdistill.training.passes import batches_of
 from wdistill.training.predict import predict
 from wdistill.training.stage import Callbacks, StoppedError
 from wdistill.training.tensors import from_bytes

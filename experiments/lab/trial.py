@@ -36,8 +36,8 @@ from wdistill.training.jobs import torch_threads
 from wdistill.training.labels import column_names, read_labels, read_table
 from wdistill.training.loop import run_stage
 from wdistill.training.models.networks import build
+from wdistill.training.predict import device_for
 from wdistill.training.randomness import key, seed_generators
-from wdistill.training.run import device_for
 from wdistill.training.stage import Callbacks, Examples, Stage, StoppedError
 
 BINS = 20  # of the teacher's margin

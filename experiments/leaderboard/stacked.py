@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from torch.nn.functional import batch_norm, conv2d, max_pool2d
 
 from wdistill.methods.context import CrossEntropy, Loss
-from wdistill.training.loop import batches_of
 from wdistill.training.optimizer import Schedule
+from wdistill.training.passes import batches_of
 from wdistill.training.randomness import key, permutation
 
 Floats = NDArray[np.float64]

@@ -49,8 +49,9 @@ from wdistill.training import identity
 from wdistill.training.data import Split
 from wdistill.training.inputs import InMemory
 from wdistill.training.labels import by_module
-from wdistill.training.loop import batches_of, run_stage
+from wdistill.training.loop import run_stage
 from wdistill.training.losses import weighted_loss
+from wdistill.training.passes import batches_of
 from wdistill.training.stage import Callbacks, StoppedError
 from wdistill.training.tensors import from_bytes, load_parameters
 

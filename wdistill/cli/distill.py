@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from wdistill.cli.correct import add_sources
 from wdistill.cli.question_flags import QuestionFlags, questions_of
-from wdistill.core.errors import bad_value, printable, unreadable
+from wdistill.core.errors import UnfinishedError, WdistillError, bad_value, printable, unreadable
 from wdistill.core.settings import settings_of
 
 if TYPE_CHECKING:
@@ -105,6 +105,16 @@ def add(commands: Any) -> None:
 
 
 def run_distill(arguments: argparse.Namespace) -> None:
+    from wdistill.training.ranks import is_follower
+
+    if is_follower():
+        _follow()
+    else:
+        _lead(arguments)
+
+
+def _lead(arguments: argparse.Namespace) -> None:
+    """The run, by this process alone or with others that follow it."""
     from rich.console import Console
 
     from wdistill.report.judged import terminal_lines
@@ -123,6 +133,18 @@ def run_distill(arguments: argparse.Namespace) -> None:
         console.print(printable(f"{name}: {why}"), markup=False, highlight=False, soft_wrap=True)
     status = "was finished before: nothing has changed" if finished else "written: look at report.html"
     console.print(printable(f"{arguments.folder} {status}"), markup=False, highlight=False, soft_wrap=True)
+
+
+def _follow() -> None:
+    """As another process of torchrun than the first: do what that one says, which also prints all there is to say."""
+    from wdistill.training.followers import follow
+
+    try:
+        follow()
+    except UnfinishedError:  # also where the first process is gone, and cannot say so
+        raise
+    except WdistillError as error:
+        raise SystemExit(error.exit_code) from None
 
 
 def _from_splits(arguments: argparse.Namespace, console: Console) -> Report | None:
@@ -185,6 +207,7 @@ def _from_answers(arguments: argparse.Namespace) -> Report:
     from wdistill.runs.recipe import Recipe, read_recipe
     from wdistill.tables.options import read_class_names
     from wdistill.training.answers import distill_files
+    from wdistill.training.followers import led
 
     need_sklearn("distill --answers")
     others = ("teacher", "labeled", "validation", "unlabeled", "kind", "teacher_epochs")
@@ -199,7 +222,8 @@ def _from_answers(arguments: argparse.Namespace) -> Report:
         return read_recipe(arguments.recipe, _with_method(arguments.method, of_recipe), {**defaults, **of_arms})
 
     test = None if arguments.test is None else str(arguments.test)
-    return distill_files(sources_of(arguments), options, test, arguments.student, None, complete, arguments.folder)
+    sources, folder = sources_of(arguments), arguments.folder
+    return led(distill_files)(sources, options, test, arguments.student, None, complete, folder)
 
 
 def _check_flags(arguments: argparse.Namespace, *, needed: Sequence[str] = (), others: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,24 @@ class UnfinishedError(WdistillError):
     """The run stopped for an external reason, and resumes when it is started again."""
 
     exit_code = 75
+
+
+WORDS = ("what", "where", "found", "expected", "remedy")  # of an error
+
+
+def in_words(error: Exception) -> dict[str, str]:
+    """An error as text that can be sent to another process."""
+    if isinstance(error, WdistillError):
+        return {"kind": type(error).__name__, **{word: getattr(error, word) for word in WORDS}}
+    return {"kind": "", "what": "a process failed", "found": f"{type(error).__name__}: {error}"[:500]}
+
+
+def from_words(said: Mapping[str, str]) -> WdistillError:
+    """The error that another process has sent; one that is not ours can be tried again."""
+    kind = globals().get(said["kind"], UnfinishedError)
+    more = {word: said.get(word, "") for word in WORDS[1:]}
+    error: WdistillError = kind(said["what"], **more)
+    return error
 
 
 class WdistillWarning(UserWarning):

@@ -47,6 +47,12 @@ class Recipe(RuleSettings):
 
     # how to step
     batch_size: int = setting(128, "rows of a step", least=1)
+    micro_batches: int | None = setting(
+        None,
+        "parts of a batch, whose gradients are added in order by one process or several: results depend on their number, "
+        "not on that of the processes; by default one, or for arms as many as torchrun started",
+        least=1,
+    )
     optimizer: Literal["adam", "sgd"] = setting("adam", "adam, or sgd with momentum")
     rate: float = setting(0.001, "initial learning rate", above=0)
     momentum: float = setting(0.9, "of sgd", least=0, below=1)

@@ -31,6 +31,7 @@ from wdistill.methods.best import best
 from wdistill.runs.recipe import Recipe, read_recipe
 from wdistill.training.data import Data
 from wdistill.training.distill import train_arms
+from wdistill.training.followers import led
 from wdistill.training.models.networks import NamedNetwork, TableMLP, build_with
 from wdistill.training.models.text import TEXT_RECIPE, text_bag
 from wdistill.training.prepare import prepare
@@ -75,6 +76,7 @@ def default_recipe(student: str, gold: int, pool: int) -> dict[str, Any]:
     return {**settings, **epochs, "batch_size": size, "rule": (best.name,)}
 
 
+@led
 def distill_answers(
     answers: Any,
     gold: Any = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -168,7 +168,7 @@ def _prepare_method(
     weigh = as_rule(supervision.refresh) if supervision.refresh else fixed
     stage = _stage(job, parts, targets, replace(weigher, rule=weigh, targets=soft))
     plain = isinstance(supervision.loss, CrossEntropy)
-    loss = None if plain else loss_on_unlabeled(supervision.loss, len(parts[0]), len(parts[1]))
+    loss = None if plain else LossOnUnlabeled(supervision.loss, len(parts[0]), len(parts[1]))
     every = 1 if supervision.refresh else None
     return PreparedArm(replace(stage, every=every, loss=loss, why=supervision.why, gold=gold), validation)
 
@@ -280,20 +280,25 @@ def _stage(job: TrainingJob, parts: Sequence[Split], targets: Tensor, weigher: W
         restore=weigher.restore,
         every=recipe.refresh,
         metric=job.metric,
+        parts=job.parts,
         trajectory=True,
     )
 
 
-def loss_on_unlabeled(loss: Loss, first: int, n: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """A loss for the unlabeled rows, which are n from `first` on; all others have the cross-entropy."""
+@dataclass(frozen=True)
+class LossOnUnlabeled:
+    """A loss for the unlabeled rows, which are `count` from `first` on; all others have the cross-entropy."""
 
-    def per_example(logits: Tensor, targets: Tensor, rows: Tensor) -> Tensor:
+    loss: Loss
+    first: int
+    count: int
+
+    def __call__(self, logits: Tensor, targets: Tensor, rows: Tensor) -> Tensor:
         losses = soft_cross_entropy(logits, targets)
-        at = torch.nonzero((rows >= first) & (rows < first + n))[:, 0]
-        on_unlabeled: Tensor = loss(logits[at].to(losses.dtype), targets[at].to(losses.dtype), rows[at] - first)
+        at = torch.nonzero((rows >= self.first) & (rows < self.first + self.count))[:, 0]
+        wide = logits[at].to(losses.dtype), targets[at].to(losses.dtype)
+        on_unlabeled: Tensor = self.loss(*wide, rows[at] - self.first)
         return losses.index_put((at,), on_unlabeled)
-
-    return per_example
 
 
 def _auxiliary_loss(job: TrainingJob, student: nn.Module, labeled: Split) -> AbstractContextManager[AuxiliaryLoss | None]:

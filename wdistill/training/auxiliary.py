@@ -72,8 +72,9 @@ def auxiliary_jobs(run: Run, prepared: Prepared) -> list[TrainingJob]:
     """Every auxiliary network, once for each fold that it leaves out."""
     folds = gold_folds(prepared.splits["validation"], run.recipe)
     common = (prepared.training_splits, prepared.classes, run.recipe, str(run.device))
+    parts = run.recipe.micro_batches or 1
     return [
-        TrainingJob(run.folder, name, copy.deepcopy(model), *common, fold=fold, folds=folds)
+        TrainingJob(run.folder, name, copy.deepcopy(model), *common, fold=fold, folds=folds, parts=parts)
         for name, model in _initial_networks(run, prepared).items()
         for fold in np.unique(folds).tolist()
     ]

@@ -21,6 +21,7 @@ from wdistill.methods.targets import Targets
 from wdistill.runs.recipe import Recipe
 from wdistill.training.arm import read_context
 from wdistill.training.auxiliary import auxiliary_jobs, predict_auxiliary
+from wdistill.training.followers import led
 from wdistill.training.jobs import TrainingJob, arm_job, arm_jobs, pretraining_jobs
 from wdistill.training.judging import judge_students
 from wdistill.training.labels import label_splits
@@ -34,6 +35,7 @@ StoredPredictions = Mapping[str, Any] | str | Path | Sequence[str | Path]
 RunJobs = Callable[[Sequence[TrainingJob]], None]
 
 
+@led
 def distill(
     teacher: Model | StoredPredictions,
     student: Model,
@@ -73,6 +75,7 @@ def train_arms(run: Run, prepared: Prepared) -> Report:
     return run.report(prepared.student)
 
 
+@led
 def advise(
     teacher: Model | StoredPredictions,
     student: Model,

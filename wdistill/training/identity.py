@@ -20,6 +20,7 @@ from wdistill.runs.recipe import changes
 from wdistill.training import tensors
 from wdistill.training.data import Split
 from wdistill.training.models.networks import NETWORKS
+from wdistill.training.ranks import ranks
 from wdistill.training.run import Run
 
 
@@ -60,6 +61,7 @@ def begin_or_resume(
             "settings": {name: arm.differing(recipe) for name, arm in run.arms.items()},
             "rows": {name: len(split) for name, split in splits.items()},
             "classes": classes,
+            "parts": recipe.micro_batches or (ranks().size if recipe.workers == 1 else 1),
             "warnings": list(run.messages),
         }
         parameters = {name: tensors.to_bytes(tensors.parameters(model)) for name, model in models.items()}

@@ -45,9 +45,13 @@ class InMemory:
     """Rows in one tensor, on any device."""
 
     values: Tensor  # (n, …)
+    parts: Sequence[Inputs] = ()  # the files that they were read from: other processes read these
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (concatenate, (self.parts,)) if self.parts else (InMemory, (self.values,))
 
     def batches(self, orders: Iterable[Tensor]) -> Iterator[Tensor]:
         device = self.values.device
@@ -246,7 +250,14 @@ def concatenate(parts: Sequence[Inputs]) -> Inputs:
     if len({values.dtype for values in tensors}) > 1 and all(values.is_floating_point() for values in tensors):
         tensors = [values.float() for values in tensors]  # the model gets float32 in any case
     _check_same_kind(tensors)
-    return InMemory(torch.cat(tensors))
+    return InMemory(torch.cat(tensors), tuple(parts) if all(map(_is_in_files, parts)) else ())
+
+
+def _is_in_files(part: Inputs) -> bool:
+    """Whether rows are, or were read from, files that other processes can read."""
+    if isinstance(part, Subset):
+        return _is_in_files(part.inputs)
+    return isinstance(part, MemoryMapped) or (isinstance(part, InMemory) and bool(part.parts))
 
 
 def _in_memory(part: Inputs) -> InMemory | None:
@@ -254,7 +265,7 @@ def _in_memory(part: Inputs) -> InMemory | None:
     if isinstance(part, InMemory):
         return part
     if isinstance(part, MemoryMapped) and part.path.stat().st_size <= MAX_IN_MEMORY:
-        return InMemory(torch.from_numpy(np.load(part.path, allow_pickle=False)))
+        return InMemory(torch.from_numpy(np.load(part.path, allow_pickle=False)), (part,))
     if isinstance(part, Subset) and (whole := _in_memory(part.inputs)) is not None:
         return InMemory(whole.values.index_select(0, part.rows.to(whole.values.device)))
     return None

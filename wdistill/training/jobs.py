@@ -59,6 +59,7 @@ class TrainingJob:
     fold: int | None = None  # of an auxiliary model: the fold of gold rows that it is not trained on
     folds: np.ndarray | None = None  # of an auxiliary model: the fold of every gold row
     lesson: Lesson | None = None  # of a pilot student
+    parts: int = 1  # of every batch: see parts.py
     stacked_with: tuple[TrainingJob, ...] = ()  # of an arm: others, whose small students are trained as one with its own
 
     @property
@@ -83,6 +84,7 @@ def pretraining_jobs(run: Run, prepared: Prepared) -> list[TrainingJob]:
             run.recipe,
             str(run.device),
             gold_as_labeled=prepared.gold_as_labeled,
+            parts=run.recipe.micro_batches or 1,
         )
         for name, model in models.items()
         if model is not None
@@ -103,7 +105,7 @@ def arm_jobs(run: Run, prepared: Prepared) -> list[TrainingJob]:
 
 
 def _is_stackable(run: Run, prepared: Prepared) -> bool:
-    if run.device.type != "cpu" or run.recipe.precision != "float32":
+    if run.device.type != "cpu" or run.recipe.precision != "float32" or run.recipe.micro_batches:
         return False
     return stack_of(prepared.student, 2, first_rows(prepared.splits["validation"].inputs)) is not None
 
@@ -125,6 +127,7 @@ def arm_job(run: Run, prepared: Prepared, name: str) -> TrainingJob:
         prepared.auxiliary,
         prepared.gold_as_labeled,
         prepared.metric,
+        parts=run.parts,
     )
 
 
@@ -151,7 +154,7 @@ def _pretrain(job: TrainingJob, model: nn.Module, splits: Mapping[str, Split], c
     assert labeled.labels is not None
     examples = Examples(labeled.inputs, labeled.labels, torch.ones(len(labeled)), labeled.ids)
     epochs = job.recipe.teacher_epochs if job.name == "teacher" else job.recipe.student_epochs
-    stage = Stage(job.name, job.folder, examples, epochs, order=job.name)
+    stage = Stage(job.name, job.folder, examples, epochs, order=job.name, parts=job.parts)
     unseen = ("test",) if job.gold_as_labeled else ("validation", "test")
     measured = {name: splits[name] for name in unseen if name in splits}
     run_stage(stage, model, job.recipe, measured, callbacks)
@@ -165,7 +168,7 @@ def _train_auxiliary(job: TrainingJob, model: nn.Module, splits: Mapping[str, Sp
     ids = np.concatenate([part.ids.astype(object) for part in parts])
     examples = Examples(concatenate([part.inputs for part in parts]), labels, torch.ones(len(labels)), ids)
     epochs = job.recipe.teacher_epochs if job.name == "retrained" else job.recipe.student_epochs
-    stage = Stage(f"{job.name}-{job.fold}", job.folder, examples, epochs, order=job.name)
+    stage = Stage(f"{job.name}-{job.fold}", job.folder, examples, epochs, order=job.name, parts=job.parts)
     run_stage(stage, model, job.recipe, {}, callbacks)
 
 
@@ -181,7 +184,8 @@ def _train_pilot(
     ids = np.concatenate([part.ids.astype(object) for part in parts])
     examples = Examples(concatenate([part.inputs for part in parts]), targets, torch.ones(len(targets)), ids)
     scale = recipe.temperature**2 if recipe.temperature_squared else 1.0
-    stage = Stage(job.name, job.folder, examples, recipe.epochs, "arm", recipe.temperature, scale)
+    common = (job.folder, examples, recipe.epochs, "arm", recipe.temperature, scale)
+    stage = Stage(job.name, *common, parts=job.parts)
     run_stage(stage, model, recipe, {}, callbacks)
 
 

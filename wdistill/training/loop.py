@@ -10,25 +10,28 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from wdistill.core.errors import NumericalError
+from wdistill.core.errors import NumericalError, UnfinishedError
 from wdistill.runs.outcome import Epoch
 from wdistill.runs.recipe import Recipe
 from wdistill.training import tensors
-from wdistill.training.augmentation import augment
 from wdistill.training.batch import Batch
 from wdistill.training.checkpointer import Checkpointer
 from wdistill.training.data import Split
-from wdistill.training.losses import weighted_loss, weighted_losses, weighted_mean
+from wdistill.training.losses import weighted_losses
 from wdistill.training.optimizer import Optimization
-from wdistill.training.predict import accuracy, device_of, forward, is_out_of_memory, model_error, predict, score
-from wdistill.training.randomness import key, permutation, seed_generators
+from wdistill.training.parted import PartedEpochs
+from wdistill.training.passes import batch_loss, batches_of, read
+from wdistill.training.predict import accuracy, device_of, is_out_of_memory, model_error, predict, score
+from wdistill.training.randomness import key, permutation
+from wdistill.training.ranks import ranks
 from wdistill.training.stack import Alone, Students
 from wdistill.training.stage import Callbacks, Stage, StoppedError, TrainState
 
@@ -61,28 +64,6 @@ def run_stages(
 
 def _names(stages: Sequence[Stage]) -> str:
     return ", ".join(stage.name for stage in stages)
-
-
-def batches_of(order: Tensor, size: int) -> Iterator[Tensor]:
-    """Consecutive slices of an order; a single row left over joins the batch before it, for batch norm's sake."""
-    n = len(order)
-    ends = [*range(size, n, size), n]
-    if len(ends) > 1 and n - ends[-2] == 1:
-        del ends[-2]
-    return (order[first:last] for first, last in zip([0, *ends], ends, strict=False))
-
-
-def batch_loss(stage: Stage, logits: Tensor, targets: Tensor, weights: Tensor, rows: Tensor, batch: Batch) -> Tensor:
-    """The weighted mean loss over the rows of a batch; logits (b, K), weights (b,), targets (b, K) or (b,)."""
-    if stage.loss:
-        mean = weighted_mean(stage.loss(logits, targets, rows), weights)
-    else:
-        mean = weighted_loss(logits, targets, weights, stage.temperature)
-    if stage.scale != 1:
-        mean = mean * stage.scale
-    if stage.auxiliary_loss:
-        mean = mean + weighted_mean(stage.auxiliary_loss.per_example(batch), weights)
-    return mean
 
 
 def batch_losses(
@@ -146,7 +127,9 @@ class _Trainer:
         self.optimization = Optimization(self.model, auxiliary, recipe, self.names)
         for each, parameters in zip(members, self._parameters(), strict=True):
             each.chosen = parameters
-        self.reported = time.monotonic()
+        self.reported, self.asked = time.monotonic(), False  # whether another process was asked to stop
+        in_parts = self.stage.parts > 1 and len(members) == 1
+        self.parted = PartedEpochs(self.stage, recipe, self.optimization, ranks()) if in_parts else None
 
     @property
     def state(self) -> TrainState:
@@ -155,6 +138,8 @@ class _Trainer:
 
     def run(self) -> None:
         self._resume()
+        if self.parted is not None:
+            self.parted.lead(self.model)
         while self.state.epoch < self.stage.epochs:
             for number, each in enumerate(self.members):
                 if each.stage.estimate_is_due(each.state):
@@ -183,40 +168,63 @@ class _Trainer:
         looking, pending = 1 if self.device.type == "cpu" else SETTLED, []
         self.model.train()
         started = time.perf_counter()
-        for rows, batch in zip(plan[state.step :], examples.inputs.batches(plan[state.step :]), strict=True):
-            position = key(recipe.seed, self.stage.order, state.epoch, state.step)
-            seed_generators(position, self.device)
-            self.optimization.set_rate(self.optimization.rate(state.epoch, state.step, len(plan), self.stage.epochs))
-            loss = self._loss(rows, batch, position)
-            pending.append((loss.detach(), len(rows)))
-            if len(pending) >= looking:
-                self._add_losses(pending, rows)
-            skipped = not self._step(loss, batch)
-            for each in self.members:
-                each.state.skipped += skipped
-                each.state.step += 1
-            if self.checkpointer.is_due():
-                self._add_losses(pending, rows)
-                self._spend(time.perf_counter() - started)
-                self._pause()
-                started = time.perf_counter()
-                self.model.train()
-            if time.monotonic() - self.reported > QUIET:
-                self.reported = time.monotonic()
-                for stage in self.stages:
-                    progress = {"epoch": state.epoch, "epochs": stage.epochs, "step": state.step, "steps": len(plan)}
-                    self._report(stage, "training", **progress)
+        passes = self._whole if self.parted is None else self._parted
+        with closing(passes(plan)) as batches:
+            for rows, loss in batches:
+                pending.append((loss, len(rows)))
+                if len(pending) >= looking:
+                    self._add_losses(pending, rows)
+                skipped = not self.optimization.step()
+                for each in self.members:
+                    each.state.skipped += skipped
+                    each.state.step += 1
+                if self.checkpointer.is_due() or self.asked:
+                    self._add_losses(pending, rows)
+                    self._spend(time.perf_counter() - started)
+                    self._pause()
+                    started = time.perf_counter()
+                    self.model.train()
+                if time.monotonic() - self.reported > QUIET:
+                    self.reported = time.monotonic()
+                    for stage in self.stages:
+                        progress = {"epoch": state.epoch, "epochs": stage.epochs, "step": state.step, "steps": len(plan)}
+                        self._report(stage, "training", **progress)
         self._add_losses(pending, order[-1:])
         self._spend(time.perf_counter() - started)
 
+    def _whole(self, plan: Sequence[Tensor]) -> Generator[tuple[Tensor, Tensor], None, None]:
+        """The rows and losses of the batches that are left, each with its gradients, in one forward and backward pass."""
+        left = plan[self.state.step :]
+        for rows, batch in zip(left, self.stage.examples.inputs.batches(left), strict=True):
+            position = self.optimization.begin(self.stage, self.state.epoch, self.state.step, len(plan))
+            loss = self._loss(rows, batch, position)
+            self.optimization.zero()
+            self._backward(loss, batch)
+            yield rows, loss.detach()
+
+    def _parted(self, plan: Sequence[Tensor]) -> Generator[tuple[Tensor, Tensor], None, None]:
+        """The same for batches in parts, of which followers compute theirs."""
+        assert self.parted is not None
+        team = self.parted.ranks
+
+        def supervision(rows: Tensor) -> tuple[Tensor, Tensor]:
+            targets, weights = (each[0].index_select(0, rows.to(each.device)) for each in (self.targets, self.weights))
+            if team.size > 1:
+                team.tell("step", targets.cpu().numpy(), weights.cpu().numpy())
+            return targets, weights
+
+        team.tell("epoch", self.state.epoch, self.state.step)
+        try:
+            for rows, summed in self.parted.epoch(self.state.epoch, self.state.step, supervision, self.callbacks.stopping):
+                self.asked = self.asked or summed.stopping
+                yield rows, torch.tensor(summed.loss)
+        finally:
+            with suppress(UnfinishedError):  # where another process is gone, that is raised already
+                team.tell("leave")
+
     def _loss(self, rows: Tensor, batch: Batch, position: int) -> Tensor:
         """The loss of a batch; of a stack, those of its students (S,)."""
-        if self.recipe.augmentation:
-            batch = augment(batch, self.recipe.augmentation, position)
-        try:
-            logits = forward(self.model, batch, self.device, self.recipe.precision)
-        except Exception as error:
-            raise model_error(error, f"the {self.names}", batch) from error
+        batch, logits = read(self.model, batch, self.recipe, position, self.device, self.names)
         rows = rows.to(self.device)
         if len(self.members) == 1:
             targets, weights = self.targets[0].index_select(0, rows), self.weights[0].index_select(0, rows)
@@ -231,10 +239,10 @@ class _Trainer:
                 each.add_loss(loss, rows, weights, size)
         pending.clear()
 
-    def _step(self, loss: Tensor, batch: Batch) -> bool:
-        """One step of the optimizer; where memory does not suffice for the gradients, the run can resume."""
+    def _backward(self, loss: Tensor, batch: Batch) -> None:
+        """Gradients of a loss; where memory does not suffice for them, the run can resume."""
         try:
-            return self.optimization.step(loss if loss.ndim == 0 else loss.sum())
+            self.optimization.backward(loss if loss.ndim == 0 else loss.sum())
         except Exception as error:
             if is_out_of_memory(error):
                 raise model_error(error, f"the {self.names}", batch) from error
@@ -304,7 +312,7 @@ class _Trainer:
 
     def _pause(self) -> None:
         """Between steps or epochs: save if it is due, and leave if asked to."""
-        stopping, state = self.callbacks.stopping(), self.state
+        stopping, state = self.callbacks.stopping() or self.asked, self.state
         if stopping or self.checkpointer.is_due() or (self.recipe.checkpoint_seconds == 0 and state.step == 0):
             self._commit()
         if stopping:

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from wdistill.runs.recipe import Recipe
 from wdistill.training import tensors
 from wdistill.training.predict import device_of
+from wdistill.training.randomness import key, seed_generators
+from wdistill.training.stage import Stage
 
 Schedule = Callable[[float, int], float]
 
@@ -61,7 +63,7 @@ class Optimization:
         self.model, self.auxiliary, self.name = model, auxiliary, name
         self.optimizer = make_optimizer(model, auxiliary, recipe)
         self.scaler = torch.amp.GradScaler(device_of(model).type, enabled=recipe.precision == "float16")
-        self._initial = recipe.rate, SCHEDULES[recipe.schedule]
+        self._initial, self.seed = (recipe.rate, SCHEDULES[recipe.schedule]), recipe.seed
 
     def rate(self, epoch: int, step: int, steps: int, epochs: int) -> float:
         """The learning rate of a step."""
@@ -72,15 +74,27 @@ class Optimization:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
-    def step(self, loss: Tensor) -> bool:
-        """Backward and one step; False where float16 scaling left the step out."""
+    def begin(self, stage: Stage, epoch: int, step: int, steps: int) -> int:
+        """Set the rate and the generators of a step; returns the key of its position, from which they are seeded."""
+        position = key(self.seed, stage.order, epoch, step)
+        seed_generators(position, device_of(self.model))
+        self.set_rate(self.rate(epoch, step, steps, stage.epochs))
+        return position
+
+    def zero(self) -> None:
+        """Forget all gradients."""
         self.optimizer.zero_grad(set_to_none=True)
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of a loss."""
+        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+
+    def step(self) -> bool:
+        """One step by the gradients; False where float16 scaling left the step out."""
         if not self.scaler.is_enabled():
-            loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
             return True
         before = self.scaler.get_scale()
-        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         self.scaler.step(self.optimizer)
         self.scaler.update()
         return self.scaler.get_scale() >= before

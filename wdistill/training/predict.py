@@ -11,11 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from wdistill.core.errors import ConfigError, NumericalError, UnfinishedError, bad_value
+from wdistill.core.errors import ConfigError, NumericalError, UnfinishedError, bad_value, from_words, in_words, not_one_of
 from wdistill.methods.decision import reachable
 from wdistill.methods.metric import Metric
 from wdistill.training.batch import Batch, call, described, logits_of, rows_in
 from wdistill.training.inputs import Inputs
+from wdistill.training.packing import packed
+from wdistill.training.ranks import Ranks, is_launched, local_rank, ranks
+from wdistill.training.stage import StoppedError
 from wdistill.weights.equations import probabilities
 
 GRID = 128  # rows of a batch: the bits of a prediction may depend on it, so it never changes
@@ -32,7 +35,57 @@ def predict(
 
     Of a stack of students: (S, n, K).
     """
-    part = rows or slice(0, len(inputs))
+    part, team = rows or slice(0, len(inputs)), ranks()
+    if team.size == 1:
+        return _checked(_logits(model, inputs, precision, part, on_batch), model)
+    team.tell("predict", packed((model, inputs, precision, part), type(model).__name__))
+    failed, own = _attempt(lambda: _logits(model, inputs, precision, _share(part, team.rank, team.size), on_batch))
+    said = team.agree(failed and in_words(failed))
+    if failed is not None:
+        raise failed
+    for error in filter(None, said):
+        raise from_words(error)
+    others = [team.receive(rank) for rank in range(1, team.size) if _rows(_share(part, rank, team.size))]
+    return _checked(np.concatenate([own, *others], axis=-2), model)
+
+
+def predict_share(
+    model: nn.Module, inputs: Inputs, precision: str, part: slice, team: Ranks, stopping: Callable[[], bool]
+) -> None:
+    """A follower's share of a prediction, for the leader."""
+
+    def on_batch(rows: int) -> None:
+        if stopping():
+            raise StoppedError("stopped while a model predicted rows")
+
+    own, model = _share(part, team.rank, team.size), model.to(device_for(device_of(model).type))
+    failed, logits = _attempt(lambda: _logits(model, inputs, precision, own, on_batch) if _rows(own) else None)
+    if not any(team.agree(failed and in_words(failed))) and _rows(own):
+        team.send(logits)
+
+
+def _attempt(compute: Callable[[], Any]) -> tuple[Exception | None, Any]:
+    """An error, or a value."""
+    try:
+        return None, compute()
+    except Exception as error:
+        return error, None
+
+
+def _share(part: slice, rank: int, size: int) -> slice:
+    """Whole cells of the grid, for each process in their order; the first has the most."""
+    cells = -(-_rows(part) // GRID)
+    first, last = (part.start + GRID * -(-cells * place // size) for place in (rank, rank + 1))
+    return slice(min(first, part.stop), min(last, part.stop))
+
+
+def _rows(part: slice) -> int:
+    return int(part.stop - part.start)
+
+
+def _logits(
+    model: nn.Module, inputs: Inputs, precision: str, part: slice, on_batch: Callable[[int], None]
+) -> NDArray[np.float32]:
     orders = [torch.arange(a, min(a + GRID, part.stop)) for a in range(part.start, part.stop, GRID)]
     parts: list[NDArray[np.float32]] = []
     training, device = model.training, device_of(model)
@@ -48,7 +101,11 @@ def predict(
                 on_batch(rows_in(batch))
     finally:
         model.train(training)
-    result = np.concatenate(parts, axis=-2)
+    return np.concatenate(parts, axis=-2)
+
+
+def _checked(result: NDArray[np.float32], model: nn.Module) -> NDArray[np.float32]:
+    """Logits, if they are finite."""
     if not np.isfinite(result).all():
         bad = np.flatnonzero(~np.isfinite(result).all(axis=-1).reshape(-1, result.shape[-2]).all(axis=0))
         found = f"NaN or infinite logits in {len(bad)} rows, first {', '.join(map(str, bad[:5]))} (from 0)"
@@ -83,6 +140,18 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any
 
 def device_of(model: nn.Module) -> torch.device:
     return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+
+
+def device_for(wanted: str) -> torch.device:
+    """auto: CUDA or Apple's MPS where there is one, else the CPU; of several cards that of this process."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    present = [name for name, ok in available.items() if ok]
+    if wanted != "auto" and wanted not in present:
+        raise not_one_of(
+            "no such device here", "recipe: device", wanted, present, "leave it out to take the fastest there is"
+        )
+    chosen = present[0] if wanted == "auto" else wanted
+    return torch.device(chosen, local_rank()) if chosen == "cuda" and is_launched() else torch.device(chosen)
 
 
 def count_classes(model: nn.Module, name: str, inputs: Inputs, precision: str) -> int:

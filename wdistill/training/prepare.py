@@ -39,12 +39,13 @@ from wdistill.training.data import (
 from wdistill.training.identity import begin_or_resume
 from wdistill.training.inputs import concatenate, first_row
 from wdistill.training.labels import FOLDED_STUDENT
+from wdistill.training.packing import packed
 from wdistill.training.predict import count_classes
 from wdistill.training.randomness import key, seed_generators
+from wdistill.training.ranks import ranks
 from wdistill.training.run import INPUTS, Run
 from wdistill.training.teacher_table import read_tables
 from wdistill.training.vid import check_vid
-from wdistill.training.workers import packed
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +160,7 @@ def prepare(
 
 def _splits(run: Run, passed: Mapping[str, Any], gold_as_labeled: bool) -> tuple[dict[str, Split], Duplicates]:
     with_labels, folder = ("labeled", "validation", "test"), run.folder / INPUTS
-    to_file = run.recipe.workers > 1
+    to_file = run.recipe.workers > 1 or ranks().size > 1  # other processes read them there
     splits = {
         name: check_split(name, data, labels=name in with_labels, folder=folder, to_file=to_file)
         for name, data in passed.items()
@@ -300,7 +301,7 @@ def _check_arms(run: Run, splits: Mapping[str, Split]) -> None:
         expected = "a pair (inputs, labels), of which only the oracle and the report use the labels"
         remedy = "pass the labels too, or leave the arm oracle out"
         raise bad_input("the oracle needs the truth", "unlabeled", "inputs alone", expected, remedy)
-    if run.recipe.workers > 1:
+    if run.recipe.workers > 1 or ranks().size > 1:
         for name, arm in run.arms.items():
             packed(arm.rule, name)
     if any(arm.auxiliary for arm in run.arms.values()):

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ import torch
 from torch import nn
 
 from wdistill.core import checks, store
-from wdistill.core.errors import StorageError, bad_value, not_one_of, wrong_type
+from wdistill.core.errors import StorageError, bad_value, wrong_type
 from wdistill.core.signals import Stop, stopping
 from wdistill.methods.metric_text import written_out
 from wdistill.report.seal import is_ours, write_page
@@ -31,7 +32,9 @@ from wdistill.runs.recipe import Recipe, check_recipe
 from wdistill.training import input_files, tensors
 from wdistill.training.jobs import TrainingJob, torch_threads
 from wdistill.training.labels import FOLDED_STUDENT, read_labels
-from wdistill.training.predict import accuracy, predict
+from wdistill.training.predict import accuracy, device_for, predict
+from wdistill.training.rank_jobs import run_on_ranks
+from wdistill.training.ranks import ranks
 from wdistill.training.stage import Callbacks, StoppedError
 from wdistill.training.workers import worker_pool
 
@@ -90,6 +93,7 @@ def open_run(rule: Any, recipe: Recipe | None, folder: str | Path | None) -> Ite
         if store.is_open_to_all(place):
             checks.warn(f"{place}: every user of this machine may change what is in this folder: chmod o-w prevents it")
         stack.enter_context(torch_threads(recipe.threads))
+        ranks().tell("begin", recipe.threads)
         stack.enter_context(torch.random.fork_rng(devices=[]))  # the caller's random state is unchanged
         try:
             yield Run(place, recipe, arms, messages, stop, kept=kept)
@@ -113,8 +117,14 @@ class Run:
     def working(self) -> Iterator[tuple[Callable[[Sequence[TrainingJob]], None], Callbacks]]:
         """A function that runs jobs, here or in worker processes, and the callbacks of the work."""
         self._remember_warnings_at_once()
-        with display() as on_event, worker_pool(self.recipe.workers, self.stop, on_event) as run_jobs:
-            yield run_jobs, Callbacks(self.stop, on_event)
+        team, workers = ranks(), self.recipe.workers
+        with display() as on_event:
+            callbacks = Callbacks(self.stop, on_event)
+            if team.size > 1:
+                yield partial(run_on_ranks, callbacks=callbacks, team=team, together=workers == 1), callbacks
+                return
+            with worker_pool(workers, self.stop, on_event) as run_jobs:
+                yield run_jobs, callbacks
 
     def remember(self, **more: Any) -> None:
         """Commit new state and warnings, if there are any."""
@@ -177,6 +187,11 @@ class Run:
         assert logits is not None and gold.labels is not None
         return accuracy(logits, gold.labels, gold.design.weights)
 
+    @property
+    def parts(self) -> int:
+        """Of every batch of an arm: as many as there were processes, unless the recipe says how many."""
+        return int(self.store.state.get("parts", 1))
+
     def arm_with_auxiliary(self) -> str:
         """The name of the first arm whose method uses auxiliary models."""
         for name, arm in self.arms.items():
@@ -218,17 +233,6 @@ class Run:
             title = f"wdistill: {self.folder.name}"
             write_page(self.folder / PAGE, page({"": [read_run(self.folder)]}, title))
         input_files.remove_all(self.folder / INPUTS)
-
-
-def device_for(wanted: str) -> torch.device:
-    """auto: CUDA or Apple's MPS where there is one, else the CPU."""
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    present = [name for name, ok in available.items() if ok]
-    if wanted != "auto" and wanted not in present:
-        raise not_one_of(
-            "no such device here", "recipe: device", wanted, present, "leave it out to take the fastest there is"
-        )
-    return torch.device(present[0] if wanted == "auto" else wanted)
 
 
 def _check_recipes(arms: Mapping[str, Arm], recipe: Recipe) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ class AuxiliaryLoss:
 
     module: nn.Module  # the parameters, on the model's device
     per_example: Callable[[Batch], Tensor]  # the augmented batch that the model has just read → (b,)
+    again: Callable[[nn.Module], AbstractContextManager[AuxiliaryLoss]] | None = None  # the same for a copy of the model
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +71,7 @@ class Stage:
     why: str = ""  # of an arm whose method chose: the reason
     gold: bool = False  # of an arm: its examples hold the validation rows that its accuracy is measured on
     metric: Metric | None = None  # what the epoch is chosen by; None: accuracy
+    parts: int = 1  # of a batch, whose gradients are added in order
     trajectory: bool = False  # measure accuracies after every epoch, not only the last
 
     def estimate_is_due(self, state: TrainState) -> bool:

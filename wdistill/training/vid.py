@@ -10,7 +10,9 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -142,7 +144,14 @@ def vid_auxiliary_loss(recipe: Recipe, student: nn.Module, teacher: nn.Module, i
                 ]
             return recipe.vid_scale * torch.stack(losses).sum(0)
 
-        yield AuxiliaryLoss(regressors, per_example)
+        yield AuxiliaryLoss(regressors, per_example, partial(_for_copy, recipe, teacher, inputs))
+
+
+def _for_copy(
+    recipe: Recipe, teacher: nn.Module, inputs: Inputs, student: nn.Module
+) -> AbstractContextManager[AuxiliaryLoss]:
+    """The same for another process' copy of the student."""
+    return vid_auxiliary_loss(recipe, student, teacher.to(device_of(student)), inputs)
 
 
 def _regressors(recipe: Recipe, shapes: Sequence[ShapePair]) -> Iterator[Regressor]:
@@ -178,24 +187,45 @@ def capture_features(model: nn.Module, layers: Sequence[str], role: str) -> Iter
             raise bad_value(f"the {role} has no such layer", f"layer {name}", repr(name), expected, remedy)
     outputs: dict[str, Any] = {}
 
-    def save_output(name: str) -> Callable[..., None]:
-        def hook(layer: nn.Module, inputs: Any, output: Any) -> None:
-            outputs[name] = output.clone() if isinstance(output, Tensor) else output
-
-        return hook
-
     def features() -> Features:
         for name in layers:
             _check_output(name, outputs, role)
         return {name: outputs[name] for name in layers}
 
-    handles = [model.register_forward_pre_hook(lambda *_: outputs.clear())]
-    handles += [modules[name].register_forward_hook(save_output(name)) for name in layers]
+    handles = [model.register_forward_pre_hook(_Forget(outputs))]
+    handles += [modules[name].register_forward_hook(_Keep(outputs, name)) for name in layers]
     try:
         yield features
     finally:
         for handle in handles:
             handle.remove()
+
+
+@dataclass(frozen=True)
+class _Hook:
+    """A hook of a module; in copies of the module, here or in other processes, it does nothing."""
+
+    outputs: dict[str, Any]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial, (_nothing,)
+
+
+class _Forget(_Hook):
+    def __call__(self, *_: Any) -> None:
+        self.outputs.clear()
+
+
+@dataclass(frozen=True)
+class _Keep(_Hook):
+    name: str
+
+    def __call__(self, layer: nn.Module, inputs: Any, output: Any) -> None:
+        self.outputs[self.name] = output.clone() if isinstance(output, Tensor) else output
+
+
+def _nothing(*_: Any) -> None:
+    """A hook's place in a copy."""
 
 
 def feature_shapes(

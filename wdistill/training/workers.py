@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle  # between the run's processes, through a pipe; never from a file
 import signal
 import sys
 import threading
@@ -17,10 +16,11 @@ from types import FrameType
 from typing import Any
 
 from wdistill.core import checks
-from wdistill.core.errors import bad_value, worker_died
+from wdistill.core.errors import worker_died
 from wdistill.core.processes import process_pool
 from wdistill.core.signals import Stop, die_with_parent
 from wdistill.training.jobs import TrainingJob, run_job
+from wdistill.training.packing import packed, unpacked
 from wdistill.training.stage import Callbacks, StoppedError
 
 OnEvent = Callable[[Mapping[str, Any]], None]
@@ -81,16 +81,6 @@ def _listening(receiver: Any, sender: Any, on_event: OnEvent) -> Iterator[None]:
         thread.join()
 
 
-def packed(value: Any, name: str) -> bytes:
-    """A value for a worker, as bytes."""
-    try:
-        return pickle.dumps(value)
-    except Exception as error:
-        what, found = "this cannot be sent to another process", f"{type(error).__name__}: {error}"
-        expected = "modules, rules and Datasets that are defined at the top of an importable module"
-        raise bad_value(what, f"workers: {name}", found, expected, "define them there, or use workers=1") from None
-
-
 LONGEST = 800  # characters of a warning: a single write to a pipe must be short
 _messages: Any = None
 _stop = Stop()
@@ -114,7 +104,7 @@ def _on_sigterm(number: int, frame: FrameType | None) -> None:
         os._exit(128 + number)
 
 
-def _run_packed(packed: bytes) -> None:
+def _run_packed(job: bytes) -> None:
     global _busy
     _busy = True
 
@@ -125,7 +115,7 @@ def _run_packed(packed: bytes) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             warnings.showwarning = show
-            run_job(pickle.loads(packed), Callbacks(_stop, _messages.send))
+            run_job(unpacked(job), Callbacks(_stop, _messages.send))
     except StoppedError:
         os._exit(128 + _stop.signal)  # all is saved; a dead process may hold the pool's locks, so no result is sent
     finally:
