@@ -1,0 +1,136 @@
+"""Training under torchrun: the same bits on any number of processes, whichever of them dies."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.distilling import undrawn, unlike
+from tests.killing import splits
+from tests.scale.ranked import KINDS
+from wdistill.runs.checkpoints import CheckpointStore
+from wdistill.training.tensors import from_bytes
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of runs that are as small as these
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_page() -> Iterator[None]:
+    with undrawn():
+        yield
+
+
+def torchrun(processes: int, *program: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={processes}",
+        "-m",
+        "--",
+        *map(str, program),
+    ]
+    here = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", **variables}
+    done = subprocess.run([sys.executable, *command], env=here, capture_output=True, text=True, timeout=240)
+    assert "Traceback" not in re.sub(r"(?s)Traceback .*ChildFailedError.*", "", done.stderr), done.stderr[-4000:]
+    return done
+
+
+def ranked(processes: int, kind: str, folder: Path, parts: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
+    return torchrun(processes, "tests.scale.ranked", kind, folder, parts, **variables)
+
+
+@pytest.fixture(scope="module")
+def wanted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+    """Runs of every kind by one process alone, with three parts of every batch."""
+    folder = tmp_path_factory.mktemp("wanted")
+    for kind, run in KINDS.items():
+        run(folder / kind, 3)
+    yield {kind: folder / kind for kind in KINDS}
+
+
+@pytest.mark.parametrize(
+    "kind, processes", [("rules", 2), ("rules", 3), ("stored", 2), ("features", 2), ("spread", 2), ("stacked", 2)]
+)
+def test_the_number_of_processes_changes_no_bit(wanted: dict[str, Path], tmp_path: Path, kind: str, processes: int) -> None:
+    done = ranked(processes, kind, tmp_path / "run", 3)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert unlike(tmp_path / "run", wanted[kind]) == []
+    assert len(re.findall(r"^\d has ", done.stdout, re.MULTILINE)) == processes  # every process has the report
+
+
+@pytest.fixture(scope="module")
+def by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """By two processes, with as many parts."""
+    folder = tmp_path_factory.mktemp("by-two") / "run"
+    assert ranked(2, "rules", folder).returncode == 0
+    return folder
+
+
+def test_by_default_labels_and_first_weights_are_those_of_one_process_and_parameters_nearly(tmp_path: Path) -> None:
+    KINDS["plain"](tmp_path / "one", None)
+    assert ranked(2, "plain", tmp_path / "two").returncode == 0
+    apart = unlike(tmp_path / "two", tmp_path / "one")
+    assert "arms/debiased/parameters.safetensors" in apart
+    assert not [name for name in apart if name.startswith(("labels", "teacher", "student", "initial"))]
+    assert "arms/debiased/weights/00000.parquet" not in apart
+    stores = [CheckpointStore(tmp_path / name / "arms" / "debiased") for name in ("one", "two")]
+    one, two = (from_bytes(store.read("parameters.safetensors"), "debiased") for store in stores)
+    torch.testing.assert_close(two, one, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "dies, resumed",
+    [("1 step 9", 1), ("0 step 12", 3), ("1 predict 6", 2), ("1 jobs 2", 2)],
+)
+def test_a_killed_process_ends_all_and_any_number_of_processes_resumes(
+    by_two: Path, tmp_path: Path, dies: str, resumed: int
+) -> None:
+    started = time.monotonic()
+    done = ranked(2, "rules", tmp_path / "run", DIES=dies)
+    assert done.returncode != 0 and "SIGKILL" in done.stderr
+    assert time.monotonic() - started < 90  # most of it to start and to get there
+    again = ranked(resumed, "rules", tmp_path / "run")
+    assert again.returncode == 0, again.stderr[-4000:]
+    assert unlike(tmp_path / "run", by_two) == []
+
+
+@pytest.mark.parametrize("stops", ["1 step 9", "0 step 9"])
+def test_a_process_that_is_asked_to_stop_stops_all_with_what_was_done(by_two: Path, tmp_path: Path, stops: str) -> None:
+    done = ranked(2, "rules", tmp_path / "run", STOPS=stops)
+    assert done.returncode != 0
+    assert list((tmp_path / "run" / "arms" / "debiased").glob("checkpoint-*.safetensors"))
+    assert ranked(2, "rules", tmp_path / "run").returncode == 0
+    assert unlike(tmp_path / "run", by_two) == []
+
+
+def test_an_error_of_one_process_is_told_by_the_first(by_two: Path, tmp_path: Path) -> None:
+    done = ranked(2, "rules", tmp_path / "run", RUNS_OUT="1 7")
+    assert done.returncode != 0 and "out of memory" in done.stderr
+    assert ranked(2, "rules", tmp_path / "run").returncode == 0
+    assert unlike(tmp_path / "run", by_two) == []
+
+
+def test_the_command_trains_with_two_processes_resumes_with_one_and_prints_once(tmp_path: Path) -> None:
+    for name, (inputs, labels) in splits().items():
+        np.savez(tmp_path / f"{name}.npz", inputs=inputs.numpy(), label=labels.numpy())
+    network = "mlp:inputs=6,classes=3,hidden="
+    words = ["wdistill", "distill", "--teacher", f"{network}8", "--student", f"{network}4", "--run", tmp_path / "run"]
+    words += [word for name in splits() for word in (f"--{name}", tmp_path / f"{name}.npz")]
+    words += ["--epochs", 2, "--teacher-epochs", 2, "--student-epochs", 2, "--device", "cpu"]
+    done = torchrun(2, *words)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.count("report.html") == 1 and (tmp_path / "run" / "report.html").is_file()
+    again = subprocess.run([sys.executable, "-m", *map(str, words)], capture_output=True, text=True)
+    assert again.returncode == 0 and "was finished before" in again.stdout
+    wrong = torchrun(2, *words[:-6], "--gold", "none.csv")
+    assert wrong.returncode != 0 and wrong.stderr.count("error: ") == 1, wrong.stderr[-3000:]
