@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from wdistill.core import store
 from wdistill.core.errors import ConfigError, FileError, StorageError, UnfinishedError, unreadable
-from wdistill.core.paths import ADDRESS
+from wdistill.core.paths import ADDRESS, is_passed_over
 
 ATTEMPTS = 5
 PAUSE = 0.5  # seconds before the second attempt; twice as long before each that follows
@@ -43,7 +43,7 @@ class Place(Protocol):
 
     def read(self, name: str) -> bytes | None: ...  # None where there is no such file
 
-    def fetch(self, name: str, path: Path) -> None: ...
+    def local(self, name: str, scratch: Path) -> Path: ...  # the file, or a copy of it in a folder of this machine
 
     def put(self, name: str, path: Path) -> None: ...
 
@@ -94,8 +94,8 @@ class LocalPlace:
         except OSError as error:
             raise unreadable("the file cannot be read", self.folder / name, error, "a file", "check the disk") from None
 
-    def fetch(self, name: str, path: Path) -> None:
-        shutil.copyfile(self.folder / name, path)
+    def local(self, name: str, scratch: Path) -> Path:
+        return self.folder / name
 
     def put(self, name: str, path: Path) -> None:
         with store.writing(self.folder / name) as file, path.open("rb") as source:
@@ -141,8 +141,10 @@ class RemotePlace:
 
         return self._asked(content, name)
 
-    def fetch(self, name: str, path: Path) -> None:
+    def local(self, name: str, scratch: Path) -> Path:
+        path = scratch / f"copy-of-{name}"
         self._asked(lambda: self.system.get_file(self._path(name), str(path)), name)
+        return path
 
     def put(self, name: str, path: Path) -> None:
         self._asked(lambda: self.system.put_file(str(path), self._path(name)), name)
@@ -185,9 +187,7 @@ def remote_files(address: str) -> list[tuple[str, str]]:
             if system.isdir(path)
             else [path]
         )
-        names = [
-            each for each in sorted(paths) if not each.rpartition("/")[2].startswith((".", "_")) and not system.isdir(each)
-        ]
+        names = [each for each in sorted(paths) if not is_passed_over(each.rpartition("/")[2]) and not system.isdir(each)]
         return [(str(system.unstrip_protocol(each)), str(system.ukey(each))) for each in names]
 
     files = asked(found, address)
