@@ -222,6 +222,20 @@ def test_what_changed_meanwhile_is_made_anew_and_what_it_was_is_gone(folder: Pat
     assert bytes_of(folder / "o") == bytes_of(folder / "whole")
 
 
+def test_a_file_that_changes_after_the_start_is_not_taken_for_what_it_was(folder: Path) -> None:
+    def meddling(work: Any, questions: Sequence[str]) -> Iterator[str]:
+        for number, question in enumerate(questions):
+            if number == 2:
+                write(folder / "u" / "2.parquet", columns(9, ROWS, first=50_000))
+            yield work(question)
+
+    with pytest.raises(FileError, match=r"u/2.parquet: the file changed after the job was started"):
+        weigh(folder, "o", meddling)
+    weigh(folder)
+    weigh(folder, "whole")
+    assert bytes_of(folder / "o") == bytes_of(folder / "whole")
+
+
 def test_what_killed_processes_left_in_a_finished_folder_is_removed(folder: Path) -> None:
     weigh(folder, "whole")
     with pytest.raises(UnfinishedError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -19,13 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from wdistill.core import errors, sealed, store
-from wdistill.core.errors import StorageError, WdistillError, bad_input
-from wdistill.core.places import Place, fetch, is_remote, place_of
-from wdistill.tables.formats.table import Table, open_tables
+from wdistill.core import sealed, store
+from wdistill.core.errors import WORDS, InputError, StorageError, WdistillError, bad_input, from_words, in_words, unreadable
+from wdistill.core.places import Place, fetch, is_remote, place_of, remote_version
+from wdistill.tables.formats.schema import Location
+from wdistill.tables.formats.table import Table, open_tables, stamp
 from wdistill.tables.join import IdCheck
 
-WORDS = ("what", "where", "found", "expected", "remedy")  # of an error
 ROWS = 1 << 16  # ids read at once
 
 
@@ -50,7 +50,8 @@ class Partition:
 
     number: int
     files: tuple[str, ...]  # paths or addresses
-    key: str  # of the job, and of these versions of these files
+    version: str  # of these files, as they were when the job was started
+    key: str  # of the job and of the version
     listed: Listed | None = None  # what became of it, where the job was finished before
 
     @property
@@ -72,6 +73,7 @@ class Made(Listed):
     job: str  # the digest of all that was prepared
     seen: int  # rows of the partition
     ids: list[int] | None  # the smallest and the largest, where they are numbers
+    schema: str  # of its file; "" where there is none
     notes: dict[str, Any]  # for the job
 
     @property
@@ -130,11 +132,11 @@ class MakeFile:
         """What becomes of a partition, and its file on this machine."""
         new, about = self.maker(partition, scratch), (partition.number, partition.key, self.job)
         if new.path is None:
-            return Made("", 0, "", 0, *about, new.seen, None, new.notes), None
-        rows, ids = _count(new.path, scratch, f"{self.maker.option} {partition.files[0]}")
+            return Made("", 0, "", 0, *about, new.seen, None, "", new.notes), None
+        rows, ids, schema = _look_at(new.path, scratch, f"{self.maker.option} {partition.files[0]}")
         sha256 = store.digest_file(new.path)
         name = f"{partition.stem}-{sha256[:16]}.parquet"
-        return Made(name, new.path.stat().st_size, sha256, rows, *about, new.seen, ids, new.notes), new.path
+        return Made(name, new.path.stat().st_size, sha256, rows, *about, new.seen, ids, schema, new.notes), new.path
 
 
 @dataclass(frozen=True)
@@ -189,11 +191,13 @@ def _is_counted(place: Place, made: Made, scratch: Path) -> bool:
     """Whether a file of the output is as it was made, with the rows and ids that its record tells."""
     if not is_whole(place, made, scratch):
         return False
-    return not made.file or (made.rows, made.ids) == _count(place.local(made.file, scratch), scratch, made.file)
+    found = _look_at(place.local(made.file, scratch), scratch, made.file) if made.file else (0, None, "")
+    return found == (made.rows, made.ids, made.schema)
 
 
-def _count(path: Path, scratch: Path, where: str) -> tuple[int, list[int] | None]:
-    """The rows of a file of the output, and the range of their ids, where those are numbers; no id may be there twice."""
+def _look_at(path: Path, scratch: Path, where: str) -> tuple[int, list[int] | None, str]:
+    """The rows of a file of the output, the range of their ids, where those are numbers, each of which must be there once,
+    and the columns."""
     with path.open("rb") as file:
         part = pq.ParquetFile(file)
         check, rows, ends = IdCheck(scratch, part.metadata.num_rows), 0, list[int]()
@@ -203,7 +207,8 @@ def _count(path: Path, scratch: Path, where: str) -> tuple[int, list[int] | None
             if pa.types.is_integer(batch["id"].type):
                 ends += pc.min_max(batch["id"]).as_py().values()
         check.finish(lambda: (batch["id"] for batch in part.iter_batches(ROWS, columns=["id"])), where)
-    return rows, [min(ends), max(ends)] if ends else None
+        schema = str(part.schema_arrow.remove_metadata())
+    return rows, [min(ends), max(ends)] if ends else None, schema
 
 
 @contextmanager
@@ -215,10 +220,26 @@ def local_files(partition: Partition, folder: Path) -> Iterator[list[str]]:
         if is_remote(file):
             fetch(file, path)
         names[str(path)] = file
-    try:
+    with naming(names):
         yield [*names]
-    except WdistillError as error:
-        raise _renamed(error, names) from None
+    refuse_changed(partition, "/".join(map(version_of, partition.files)))
+
+
+def version_of(file: str) -> str:
+    """What tells the version of a file: size and time of change, or what a store says."""
+    if is_remote(file):
+        return remote_version(file)
+    size, time = stamp(Location("--unlabeled", Path(file)))
+    return f"{size}, {time}"
+
+
+def refuse_changed(partition: Partition, version: str) -> None:
+    """Raise where the files of a partition are not those that the job was started with."""
+    if version != partition.version:
+        found, expected = version[:200], partition.version[:200]
+        remedy = "wait until all files are complete, then run again: what is done is kept"
+        what = "the file changed after the job was started"
+        raise unreadable(what, partition.files[0], found, expected, remedy)
 
 
 @contextmanager
@@ -227,16 +248,26 @@ def local_tables(partition: Partition, folder: Path, option: str) -> Iterator[tu
     with local_files(partition, folder) as files:
         tables = open_tables(files, option=option)
         if any(table.counts_rows for table in tables):
-            found, remedy = "row numbers, which begin again in every file", "save the ids in every file, as id"
-            raise bad_input("there are no ids in this file", f"{option} {files[0]}", found, "ids", remedy)
+            raise no_ids(f"{option} {files[0]}")
         yield tables
 
 
-def _renamed(error: WdistillError, names: dict[str, str]) -> WdistillError:
-    said = {word: getattr(error, word) for word in WORDS}
-    for path, file in names.items():
-        said = {word: text.replace(path, file) for word, text in said.items()}
-    return type(error)(said.pop("what"), **said)
+def no_ids(where: str) -> InputError:
+    """The error for a file whose rows would be counted."""
+    found, remedy = "row numbers, which begin again in every file", "save the ids in every file, as id"
+    return bad_input("there are no ids in this file", where, found, "ids", remedy)
+
+
+@contextmanager
+def naming(names: Mapping[str, str]) -> Iterator[None]:
+    """Errors in the block name files as they were given, by the paths that they have here."""
+    try:
+        yield
+    except WdistillError as error:
+        said = {word: getattr(error, word) for word in WORDS}
+        for path, file in names.items():
+            said = {word: text.replace(path, file) for word, text in said.items()}
+        raise type(error)(said.pop("what"), **said) from None
 
 
 # between processes ----------------------------------------------------------------------------------------------------
@@ -246,12 +277,11 @@ def answered(line: str, work: Callable[[Partition], dict[str, Any]]) -> str:
     """What the work returns; an error of ours is an answer too, so that no engine tries again what cannot succeed."""
     given = json.loads(line)
     listed = None if given["listed"] is None else Listed(**given["listed"])
-    partition = Partition(given["number"], tuple(given["files"]), given["key"], listed)
+    partition = Partition(given["number"], tuple(given["files"]), given["version"], given["key"], listed)
     try:
         return json.dumps({"number": partition.number, "made": work(partition)})
     except WdistillError as error:
-        said = {word: getattr(error, word) for word in WORDS}
-        return json.dumps({"number": partition.number, "error": type(error).__name__, **said})
+        return json.dumps({"number": partition.number, "error": in_words(error)})
 
 
 def asked(partition: Partition) -> str:
@@ -262,7 +292,7 @@ def result_of(answer: str) -> tuple[int, dict[str, Any]]:
     """The number of the partition and what became of it; raises the error that ended it."""
     given = json.loads(answer)
     if "error" in given:
-        raise getattr(errors, given["error"])(given["what"], **{word: given[word] for word in WORDS[1:]})
+        raise from_words(given["error"])
     return given["number"], given["made"]
 
 

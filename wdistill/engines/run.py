@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 import wdistill
 from wdistill.core import store
-from wdistill.core.errors import StorageError, bad_value, empty
+from wdistill.core.errors import StorageError, bad_input, bad_value, empty
 from wdistill.core.places import Place, place_of
 from wdistill.core.progress import progress, say
 from wdistill.engines.folder import OutputFolder
@@ -76,6 +76,7 @@ def run_partitions(job: PartitionedJob, output: str, engine: Engine, messages: l
         return known
     folder.refuse_others()
     made = [Made(**record) for record in run_engine(engine, make, partitions, job.doing)]
+    _check_columns(made, job)
     _check_rows(place, made, job)
     record = {**job.record(made, messages), "state_sha256": job.state, "parts": _listed(partitions, made)}
     folder.sweep({each.file for each in made})
@@ -116,8 +117,11 @@ def run_engine(engine: Engine, work: Work, partitions: Sequence[Partition], what
 
 def partitions_of(files: Files, state: str) -> list[Partition]:
     """The partitions of a job; the key of each changes with the job and with the versions of its files."""
-    keys = (store.digest(f"{wdistill.__version__} {state} {version}".encode())[:16] for _, version in files)
-    return [Partition(number, *each) for number, each in enumerate(zip((paths for paths, _ in files), keys, strict=True))]
+    job = f"{wdistill.__version__} {state}"
+    return [
+        Partition(number, paths, version, store.digest(f"{job} {version}".encode())[:16])
+        for number, (paths, version) in enumerate(files)
+    ]
 
 
 def _check_same(known: Mapping[str, Any], partitions: Sequence[Partition], state: str, output: str) -> None:
@@ -147,6 +151,17 @@ def _listed(partitions: Sequence[Partition], made: Sequence[Made]) -> list[dict[
         {"input": partition.files[0], "key": partition.key, **asdict(Listed(each.file, each.size, each.sha256, each.rows))}
         for partition, each in zip(partitions, made, strict=True)
     ]
+
+
+def _check_columns(made: Sequence[Made], job: PartitionedJob) -> None:
+    """Refuse files whose rows become columns of other types than those of the first, such as ids that are text."""
+    files = [each for each in made if each.file]
+    for each in files:
+        if each.schema != files[0].schema:
+            where = f"{job.maker.option} {job.files[each.number][0][0]}"
+            found, expected = (" ".join(one.schema.split()) for one in (each, files[0]))
+            first, remedy = job.files[files[0].number][0][0], "write all files with the same columns and types"
+            raise bad_input("the files of this table differ", where, found, f"{expected}, as in {first}", remedy)
 
 
 # exactly one row for every id -----------------------------------------------------------------------------------------
