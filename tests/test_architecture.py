@@ -35,7 +35,7 @@ def test_public_names_are_listed_and_there() -> None:
         "InputError LeakError MLP MobileNet NumericalError Outcome Recipe Refresh Report ResNet Rule Scores StorageError",
         "Streamed Training UnfinishedError WdistillError WdistillWarning Weighed advise arm best compose debiased",
         "debiasing_weight distill distortion entropy export_student fidelity load load_student margin oracle read_run rule",
-        "save shuffled threshold unweighted weigh BatchFunction prepare_batches",
+        "save shuffled threshold unweighted weigh BatchFunction prepare_batches Labeler labeler",
     }
     assert set(wdistill.__all__) == {name for line in public for name in line.split()}
     assert all(hasattr(wdistill, name) for name in wdistill.__all__) and len(set(wdistill.__all__)) == len(wdistill.__all__)

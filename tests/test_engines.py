@@ -9,7 +9,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tables import columns, take, write
+from tests.partitions import FILES, ROWS, bytes_of, paths, rows_in_files, rows_of, weigh
+from tests.tables import columns, write
 from wdistill.cli.entry import main
-from wdistill.core.errors import ConfigError, FileError, InputError, StorageError, UnfinishedError, WdistillError
+from wdistill.core.errors import ConfigError, FileError, InputError, UnfinishedError, WdistillError
 from wdistill.core.places import LocalPlace, RemotePlace, asked, place_of
 from wdistill.engines.local import run_here
 from wdistill.engines.weigh import weigh_partitions
@@ -32,7 +33,6 @@ from wdistill.tables.manifest import MANIFEST
 from wdistill.tables.options import Options, Paths, read_options
 from wdistill.tables.weigh import weigh_files
 
-FILES, ROWS = 5, 60
 PAPER: dict[str, Any] = {}
 BEST = {"method": "best"}
 FIDELITY = {"rule": ("debiased", "fidelity")}
@@ -40,31 +40,7 @@ FIDELITY = {"rule": ("debiased", "fidelity")}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Gold rows, and unlabeled rows in five files whose ids overlap in range."""
-    write(tmp_path / "gold.parquet", columns(0, 50, first=10_000))
-    table = columns(1, FILES * ROWS)
-    order = np.random.default_rng(2).permutation(FILES * ROWS)
-    for number in range(FILES):
-        rows = order[number * ROWS : (number + 1) * ROWS]
-        write(tmp_path / "u" / f"{number}.parquet", take(table, rows, "id", "teacher", "student"))
-    return tmp_path
-
-
-def paths(folder: Path, *unlabeled: str) -> Paths:
-    return Paths([str(folder / "gold.parquet")], [str(folder / name) for name in unlabeled or ("u",)])
-
-
-def weigh(folder: Path, output: str = "o", engine: Any = run_here, **options: Any) -> dict[str, Any]:
-    return weigh_partitions(paths(folder), str(folder / output), read_options(options), engine)
-
-
-def rows_of(path: Path) -> pa.Table:
-    """All rows by id; readers of folders leave the manifest out."""
-    return pq.read_table(path).replace_schema_metadata(None).sort_by("id")
-
-
-def bytes_of(path: Path) -> dict[str, bytes]:
-    return {each.name: each.read_bytes() for each in path.iterdir()}
+    return rows_in_files(tmp_path)
 
 
 # the same rows --------------------------------------------------------------------------------------------------------
@@ -148,110 +124,6 @@ def test_processes_of_this_machine_make_the_same_bytes(folder: Path) -> None:
     weigh(folder, "one")
     weigh(folder, "two", partial(run_here, workers=2))
     assert bytes_of(folder / "one") == bytes_of(folder / "two")
-
-
-# interrupted, damaged, repeated -----------------------------------------------------------------------------------------
-
-
-def failing_after(count: int) -> Callable[[Any, Sequence[str]], Iterable[str]]:
-    def engine(work: Any, questions: Sequence[str]) -> Iterator[str]:
-        for question in questions[:count]:
-            yield work(question)
-        raise UnfinishedError("the engine failed")
-
-    return engine
-
-
-def test_an_interrupted_job_goes_on_where_it_was(folder: Path) -> None:
-    weigh(folder, "whole")
-    with pytest.raises(UnfinishedError):
-        weigh(folder, "o", failing_after(3))
-    before = {name: (folder / "o" / name).stat().st_mtime_ns for name in bytes_of(folder / "o") if name.startswith("part-")}
-    assert len(before) == 3 and not (folder / "o" / MANIFEST).exists()
-    weigh(folder, "o")
-    assert bytes_of(folder / "o") == bytes_of(folder / "whole")
-    assert {name: (folder / "o" / name).stat().st_mtime_ns for name in before} == before, "made once"
-
-
-def test_a_part_that_was_damaged_meanwhile_is_made_anew(folder: Path) -> None:
-    weigh(folder, "whole")
-    with pytest.raises(UnfinishedError):
-        weigh(folder, "o", failing_after(3))
-    parts = sorted(name for name in bytes_of(folder / "o") if name.startswith("part-"))
-    content = bytearray((folder / "o" / parts[0]).read_bytes())
-    content[len(content) // 2] ^= 1
-    (folder / "o" / parts[0]).write_bytes(bytes(content))
-    (folder / "o" / parts[1]).unlink()
-    records = sorted(name for name in bytes_of(folder / "o") if name.startswith("_part-"))
-    (folder / "o" / records[2]).write_text("{}")
-    weigh(folder, "o")
-    assert bytes_of(folder / "o") == bytes_of(folder / "whole")
-
-
-def test_what_changed_meanwhile_is_made_anew_and_what_it_was_is_gone(folder: Path) -> None:
-    with pytest.raises(UnfinishedError):
-        weigh(folder, "o", failing_after(3))
-    write(folder / "u" / "1.parquet", columns(9, ROWS, first=50_000))
-    weigh(folder, "o")
-    weigh(folder, "whole")
-    assert bytes_of(folder / "o") == bytes_of(folder / "whole")
-
-
-def test_a_finished_job_is_not_done_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first = weigh(folder)
-
-    def never(work: Any, questions: Sequence[str]) -> Iterable[str]:
-        raise AssertionError
-
-    assert weigh(folder, engine=never) == first
-    assert "nothing was left to do" in capsys.readouterr().err
-    with pytest.raises(ConfigError, match="holds another result"):
-        weigh(folder, engine=never, neighbors=3)
-
-
-def test_an_engine_that_loses_or_changes_rows_is_found_out(folder: Path) -> None:
-    def losing(work: Any, questions: Sequence[str]) -> Iterator[str]:
-        return map(work, questions[1:])
-
-    def changing(work: Any, questions: Sequence[str]) -> Iterator[str]:
-        for question in questions:
-            answer = work(question)
-            yield answer
-            yield answer.replace('"rows": 60', '"rows": 61')
-
-    with pytest.raises(StorageError, match="the engine lost files"):
-        weigh(folder, "a", losing)
-    with pytest.raises(StorageError, match="two attempts at one file"):
-        weigh(folder, "b", changing)
-
-
-def test_ids_are_unique_across_files(folder: Path) -> None:
-    table = pq.read_table(folder / "u" / "1.parquet")
-    repeated = pq.read_table(folder / "u" / "3.parquet")["id"][7]
-    ids = pa.array([repeated.as_py(), *table["id"].to_pylist()[1:]])
-    pq.write_table(table.set_column(0, "id", ids), folder / "u" / "1.parquet")
-    with pytest.raises(InputError, match=f"ids that occur more than once\n.*{repeated}"):
-        weigh(folder)
-    pq.write_table(table.set_column(0, "id", pa.array([1, 1, *range(9_000, 9_000 + ROWS - 2)])), folder / "u" / "1.parquet")
-    with pytest.raises(InputError, match=r"u/1.parquet: ids that occur more than once"):
-        weigh(folder)
-
-
-def test_files_without_rows_have_no_file(folder: Path) -> None:
-    empty = pq.read_table(folder / "u" / "0.parquet").slice(0, 0)
-    pq.write_table(empty, folder / "u" / "00.parquet")
-    weigh_files(paths(folder), folder / "w.parquet", Options())
-    record = weigh(folder)
-    assert [part["rows"] for part in record["parts"]] == [ROWS, 0, *[ROWS] * 4] or record["parts"][0]["rows"] == 0
-    assert rows_of(folder / "o").equals(rows_of(folder / "w.parquet"))
-
-
-def test_a_folder_with_something_else_in_it_is_refused(folder: Path) -> None:
-    (folder / "o").mkdir()
-    (folder / "o" / "part-000000-0123456789abcdef-0123456789abcdef.parquet").write_text("not ours: no record names it")
-    with pytest.raises(ConfigError, match="holds something else"):
-        weigh(folder)
-    assert bytes_of(folder / "o") != {}
 
 
 def test_errors_in_a_file_name_it_as_it_was_given(folder: Path) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from wdistill.runs.outcome import Epoch, Outcome, Refresh, Training
     from wdistill.runs.recipe import Recipe
     from wdistill.tables.batch_function import BatchFunction, prepare_batches
+    from wdistill.tables.labeler import Labeler
     from wdistill.training.answers import distill_answers
     from wdistill.training.data import Data
     from wdistill.training.distill import advise, distill
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from wdistill.training.models.mobilenet import MobileNet
     from wdistill.training.models.networks import CNN, MLP
     from wdistill.training.models.resnet import CifarResNet, ResNet
+    from wdistill.training.named_teacher import labeler
     from wdistill.training.run import Report
     from wdistill.weights.rules import shuffled
 
@@ -61,6 +63,7 @@ _LATER = {
     "Corrected": "answers.api",
     "Data": "training.data",
     "Epoch": "runs.outcome",
+    "Labeler": "tables.labeler",
     "MLP": "training.models.networks",
     "MobileNet": "training.models.mobilenet",
     "Outcome": "runs.outcome",
@@ -79,6 +82,7 @@ _LATER = {
     "distill": "training.distill",
     "distill_answers": "training.answers",
     "export_student": "training.export",
+    "labeler": "training.named_teacher",
     "load_student": "training.export",
     "read_answers": "answers.api",
     "prepare_batches": "tables.batch_function",
@@ -105,6 +109,7 @@ __all__ = [
     "FileError",
     "Fitted",
     "InputError",
+    "Labeler",
     "LeakError",
     "MobileNet",
     "NumericalError",
@@ -137,6 +142,7 @@ __all__ = [
     "entropy",
     "export_student",
     "fidelity",
+    "labeler",
     "load",
     "load_student",
     "margin",

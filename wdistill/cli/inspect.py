@@ -98,12 +98,22 @@ def _read_weights(path: Path) -> dict[str, Any]:
     from wdistill.core.places import place_of
     from wdistill.tables.formats.table import open_tables
     from wdistill.tables.gold import located_errors
-    from wdistill.tables.manifest import is_finished, read_manifest
+    from wdistill.tables.manifest import differences, is_finished, read_manifest
     from wdistill.tables.output import read_record
     from wdistill.weights.diagnostics import Histogram
 
     if is_finished(path):
-        return read_manifest(place_of(str(path)), str(path)) or {}
+        manifest = read_manifest(place_of(str(path)), str(path)) or {}
+        missing, foreign = differences(path, manifest)
+        if missing or foreign:
+            found = "; ".join(
+                f"{', '.join(names[:5])} {said}"
+                for names, said in ((missing, "missing or cut off"), (foreign, "not of the job"))
+                if names
+            )
+            remedy = f"wdistill verify {path}"
+            raise unreadable("the folder does not hold what its manifest lists", path, found, "its parts alone", remedy)
+        return manifest
     (table,) = open_tables([str(path)], option="inspect")
     if table.has("teacher") and not table.has("weight"):
         found, remedy = ", ".join(table.columns[:10]), "inspect tables with --validation V and --unlabeled U"

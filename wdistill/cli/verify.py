@@ -14,7 +14,7 @@ def add(commands: Any) -> None:
         help="whether a run, weights, prepared data or an exported student are as they were written",
         description="Read every byte of a run, a file of weights, an unfinished job (OUTPUT.parts), prepared data or an\n"
         "exported student, compare it with its SHA-256, and say what is whole, damaged or missing.",
-        epilog="exit codes: 0 all is whole, 2 nothing to verify, 3 something is damaged or missing",
+        epilog="exit codes: 0 all is whole, 2 nothing to verify, 3 something is damaged, missing or does not belong there",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -34,7 +34,7 @@ def run_verify(arguments: argparse.Namespace) -> None:
     if bad:
         names = ", ".join(str(finding.path) for finding in bad[:5])
         raise StorageError(
-            "files are damaged or missing",
+            "files are damaged or missing, or do not belong there",
             where=str(arguments.path),
             found=f"{len(bad)} of {len(findings)}: {names}",
             expected="files whose SHA-256 is the one that was recorded",

@@ -16,12 +16,18 @@ from wdistill.core.errors import bad_value
 @contextmanager
 def current_folder_importable() -> Iterator[None]:
     """Modules of the current folder can be imported inside the block."""
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
+    with importable(str(Path.cwd())):
+        yield
+
+
+@contextmanager
+def importable(folder: str) -> Iterator[None]:
+    """Modules of a folder can be imported inside the block."""
+    sys.path.insert(0, folder)
     try:
         yield
     finally:
-        sys.path.remove(here)
+        sys.path.remove(folder)
 
 
 def named_object(spec: str, module_name: str, name: str, expected: str) -> Any:

@@ -11,6 +11,11 @@ from wdistill.core.errors import unreadable, wrong_type
 ADDRESS = re.compile(r"(?:\w+=)?([A-Za-z][\w+.-]+):/+")  # s3://, https://, also s3:/ as pathlib shortens it, after COLUMN=
 
 
+def is_passed_over(name: str) -> bool:
+    """Whether readers of a folder leave a file out, by its name."""
+    return name.startswith((".", "_"))
+
+
 def refuse_remote(text: str, where: str) -> None:
     """Refuse an address, such as s3://bucket/x.parquet, unless there is a file of that name."""
     address = ADDRESS.match(text)

@@ -10,17 +10,19 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from wdistill.core import store
 from wdistill.core.errors import ConfigError, FileError, StorageError, UnfinishedError, unreadable
-from wdistill.core.paths import ADDRESS
+from wdistill.core.paths import ADDRESS, is_passed_over
 
 ATTEMPTS = 5
 PAUSE = 0.5  # seconds before the second attempt; twice as long before each that follows
+VERSIONS = ("ETag", "etag", "generation", "md5Hash", "mtime", "LastModified", "last_modified", "modified", "created")
 FINAL = (
     FileNotFoundError,
     FileExistsError,
@@ -43,7 +45,7 @@ class Place(Protocol):
 
     def read(self, name: str) -> bytes | None: ...  # None where there is no such file
 
-    def fetch(self, name: str, path: Path) -> None: ...
+    def local(self, name: str, scratch: Path) -> Path: ...  # the file, or a copy of it in a folder of this machine
 
     def put(self, name: str, path: Path) -> None: ...
 
@@ -94,8 +96,8 @@ class LocalPlace:
         except OSError as error:
             raise unreadable("the file cannot be read", self.folder / name, error, "a file", "check the disk") from None
 
-    def fetch(self, name: str, path: Path) -> None:
-        shutil.copyfile(self.folder / name, path)
+    def local(self, name: str, scratch: Path) -> Path:
+        return self.folder / name
 
     def put(self, name: str, path: Path) -> None:
         with store.writing(self.folder / name) as file, path.open("rb") as source:
@@ -122,7 +124,7 @@ class RemotePlace:
         def listed() -> list[str]:
             self.system.invalidate_cache()
             found = self.system.ls(self.root, detail=False) if self.system.exists(self.root) else []
-            return sorted(path.rstrip("/").rpartition("/")[2] for path in found if path.strip("/") != self.root.strip("/"))
+            return sorted(_last(path) for path in found if path.strip("/") != self.root.strip("/"))
 
         return self._asked(listed, "")
 
@@ -141,8 +143,10 @@ class RemotePlace:
 
         return self._asked(content, name)
 
-    def fetch(self, name: str, path: Path) -> None:
+    def local(self, name: str, scratch: Path) -> Path:
+        path = scratch / f"copy-of-{name}"
         self._asked(lambda: self.system.get_file(self._path(name), str(path)), name)
+        return path
 
     def put(self, name: str, path: Path) -> None:
         self._asked(lambda: self.system.put_file(str(path), self._path(name)), name)
@@ -178,17 +182,13 @@ def remote_files(address: str) -> list[tuple[str, str]]:
     system, path = _system(address)
 
     def found() -> list[tuple[str, str]]:
-        paths = (
-            system.glob(path)
-            if any(c in path for c in "*?[")
-            else system.ls(path, detail=False)
-            if system.isdir(path)
-            else [path]
-        )
-        names = [
-            each for each in sorted(paths) if not each.rpartition("/")[2].startswith((".", "_")) and not system.isdir(each)
-        ]
-        return [(str(system.unstrip_protocol(each)), str(system.ukey(each))) for each in names]
+        system.invalidate_cache()
+        if any(c in path for c in "*?["):
+            entries = list(system.glob(path, detail=True).values())
+        else:
+            entries = system.ls(path, detail=True) if system.isdir(path) else [system.info(path)]
+        files = [each for each in entries if each["type"] == "file" and not is_passed_over(_last(each["name"]))]
+        return sorted((str(system.unstrip_protocol(each["name"])), _version(each)) for each in files)
 
     files = asked(found, address)
     if not files:
@@ -198,10 +198,52 @@ def remote_files(address: str) -> list[tuple[str, str]]:
     return files
 
 
+def remote_tree(address: str) -> list[tuple[str, str]]:
+    """All files below an address, by their paths from there, sorted, each with what tells its version."""
+    system, root = _system(address)
+
+    def found() -> list[tuple[str, str]]:
+        system.invalidate_cache()
+        entries = system.find(root, detail=True) if system.isdir(root) else {}
+        return sorted((path.removeprefix(root).lstrip("/"), _version(each)) for path, each in entries.items())
+
+    return asked(found, address)
+
+
+def remote_version(address: str) -> str:
+    """What tells the version of a remote file."""
+    system, path = _system(address)
+
+    def found() -> str:
+        system.invalidate_cache()
+        return _version(system.info(path))
+
+    return asked(found, address)
+
+
+def _version(entry: Mapping[str, Any]) -> str:
+    """What tells the version of a file, however a store was asked: its size, and the first of the words that it has."""
+    told = (entry[word] for word in VERSIONS if entry.get(word) is not None)
+    known = next(told, "unknown")
+    text = str(known.timestamp() if isinstance(known, datetime) else known)
+    return f"{entry.get('size')}, {text.strip(chr(34))}"
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
 def fetch(address: str, path: Path) -> None:
     """Copy a remote file to this machine."""
     system, source = _system(address)
     asked(lambda: system.get_file(source, str(path)), address)
+
+
+def fetch_tree(address: str, names: Sequence[str], folder: Path) -> None:
+    """Copy files below an address to the same paths below a folder of this machine."""
+    system, root = _system(address)
+    targets = [str(folder / name) for name in names]
+    asked(lambda: system.get([f"{root}/{name}" for name in names], targets), address)
 
 
 def asked(action: Callable[[], T], where: str) -> T:

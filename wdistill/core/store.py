@@ -124,13 +124,14 @@ def write_if_absent(path: Path, content: bytes) -> bool:
         before("link", path)
         try:
             os.link(scratch, path)
+            absent = True
         except FileExistsError:
-            return False
-        finally:
-            scratch.unlink(missing_ok=True)
+            absent = False
+        before("remove", scratch)
+        scratch.unlink()
         before("sync", path.parent)
         _sync_folder(path.parent)
-    return True
+    return absent
 
 
 def write_at(path: Path, position: int, content: bytes | memoryview) -> None:

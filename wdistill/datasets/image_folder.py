@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -65,23 +65,33 @@ class ImageFolder:
 
 def is_image_folder(path: Path) -> bool:
     """Whether a folder, or one below it, has a picture."""
-    return path.is_dir() and any(_is_picture(name) for _, _, names in _walk(path) for name in names)
+    return path.is_dir() and any(is_picture(name) for _, _, names in _walk(path) for name in names)
 
 
 def open_image_folder(path: Path, size: int) -> ImageFolder:
     """All pictures below a folder; other files are counted and left out."""
+    files = (
+        os.path.relpath(os.path.join(folder, name), path).replace(os.sep, "/")  # noqa: PTH118 (many files)
+        for folder, _, names in _walk(path)
+        for name in names
+    )
+    return ImageFolder(path, picture_names(files, str(path)), size)
+
+
+def picture_names(files: Iterable[str], where: str) -> tuple[str, ...]:
+    """The pictures among files, by their paths from a folder, sorted; others are counted."""
     found, others = list[str](), list[str]()
-    for folder, _, names in _walk(path):
-        for name in names:
-            below = os.path.relpath(os.path.join(folder, name), path).replace(os.sep, "/")  # noqa: PTH118 (many files)
-            (found if _is_picture(name) else others).append(below)
+    for name in files:
+        (found if is_picture(name) else others).append(name)
     for name in found:
         if not _is_text(name):
-            where, remedy = f"--unlabeled {path}", "rename the file: its path becomes its id"
-            raise unreadable("the name of a picture is no text", where, repr(name), "a name in UTF-8", remedy)
+            remedy = "rename the file: its path becomes its id"
+            raise unreadable(
+                "the name of a picture is no text", f"--unlabeled {where}", repr(name), "a name in UTF-8", remedy
+            )
     if others:
-        say(f"{path}: {len(others):,} other files are left out, such as {min(others)}")
-    return ImageFolder(path, tuple(sorted(found)), size)
+        say(f"{where}: {len(others):,} other files are left out, such as {min(others)}")
+    return tuple(sorted(found))
 
 
 def _walk(path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
@@ -91,7 +101,7 @@ def _walk(path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
         yield folder, below, [name for name in names if not name.startswith(".")]
 
 
-def _is_picture(name: str) -> bool:
+def is_picture(name: str) -> bool:
     return name.lower().endswith(SUFFIXES)
 
 

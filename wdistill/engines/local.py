@@ -18,8 +18,20 @@ def run_here(work: Work, questions: Sequence[str], workers: int = 1) -> Iterable
         yield from map(work, questions)
         return
     try:
-        with process_pool(workers, die_with_parent) as pool:
-            for answer in as_completed([pool.submit(work, question) for question in questions]):
+        with process_pool(workers, _begin, work) as pool:
+            for answer in as_completed([pool.submit(_answer, question) for question in questions]):
                 yield answer.result()
     except BrokenProcessPool:
         raise worker_died("--engine local") from None
+
+
+_held: list[Work] = []  # in a worker process: the work, which it gets once
+
+
+def _begin(work: Work) -> None:
+    die_with_parent()
+    _held.append(work)
+
+
+def _answer(question: str) -> str:
+    return _held[0](question)

@@ -1,4 +1,4 @@
-"""What is done to one partition of the unlabeled rows, by whichever process of whichever machine.
+"""What is done to one partition of the input, by whichever process of whichever machine.
 
 A partition is one file of each table. Its rows become one file of the output, whose name carries its SHA-256, and a record
 that names it. Doing it twice does no harm: the second time the record is found, or the same bytes are written again. So an
@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,19 +19,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from wdistill.core import checks, errors, sealed, store
-from wdistill.core.errors import WdistillError, WdistillWarning, bad_input
-from wdistill.core.places import Place, fetch, is_remote, place_of
-from wdistill.tables.formats.table import Table, open_tables
-from wdistill.tables.job import make_part
+from wdistill.core import sealed, store
+from wdistill.core.errors import WORDS, InputError, StorageError, WdistillError, bad_input, from_words, in_words, unreadable
+from wdistill.core.places import Place, fetch, is_remote, place_of, remote_version
+from wdistill.tables.formats.schema import Location
+from wdistill.tables.formats.table import Table, open_tables, stamp
 from wdistill.tables.join import IdCheck
-from wdistill.tables.parts import JobFolder
-from wdistill.tables.portable import unpack_job, unpack_source
-from wdistill.tables.weigh import TableParts, mean_entropy
-from wdistill.weights.diagnostics import Histogram
 
-OPTION = "--unlabeled"
-WORDS = ("what", "where", "found", "expected", "remedy")  # of an error
+ROWS = 1 << 16  # ids read at once
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A file of the output, as the manifest lists it."""
+
+    file: str  # "" where the partition has no rows
+    size: int
+    sha256: str
+    rows: int
+
+
+def stem(number: int, key: str) -> str:
+    """How the names of the file and of the record of a partition begin, after the record's underscore."""
+    return f"part-{number:06d}-{key}"
 
 
 @dataclass(frozen=True)
@@ -41,29 +50,35 @@ class Partition:
 
     number: int
     files: tuple[str, ...]  # paths or addresses
-    key: str  # of the job, and of these versions of these files
+    version: str  # of these files, as they were when the job was started
+    key: str  # of the job and of the version
+    listed: Listed | None = None  # what became of it, where the job was finished before
+
+    @property
+    def stem(self) -> str:
+        return stem(self.number, self.key)
 
     @property
     def record(self) -> str:
         """The name of the record of what was made of it; readers of the folder leave out names that begin so."""
-        return f"_part-{self.number:06d}-{self.key}.json"
+        return f"_{self.stem}.json"
 
 
 @dataclass(frozen=True)
-class Made:
+class Made(Listed):
     """What became of a partition: a file of the output, and what its rows do not tell."""
 
     number: int
-    file: str  # "" where the partition has no rows
-    size: int
-    sha256: str
-    seen: int
-    rows: int
+    key: str
+    job: str  # the digest of all that was prepared
+    seen: int  # rows of the partition
     ids: list[int] | None  # the smallest and the largest, where they are numbers
-    counts: dict[str, int]
-    histogram: dict[str, Any]
-    corrections: dict[str, float]
-    warnings: list[str]
+    schema: str  # of its file; "" where there is none
+    notes: dict[str, Any]  # for the job
+
+    @property
+    def stem(self) -> str:
+        return stem(self.number, self.key)
 
 
 class Work(Protocol):
@@ -73,131 +88,200 @@ class Work(Protocol):
 
 
 @dataclass(frozen=True)
-class Weigh:
-    """The work of weighing, or of correcting targets."""
+class NewFile:
+    """The output for a partition, as a file of this machine."""
 
-    job: bytes  # of pack_job
-    output: str
+    path: Path | None  # None where there are no rows
+    seen: int
+    notes: dict[str, Any]
 
-    def __call__(self, partition: str) -> str:
-        return _answered(partition, self._make)
 
-    def _make(self, partition: Partition) -> dict[str, Any]:
-        place = place_of(self.output)
-        known = read_made(place, partition)
-        if known is not None and _is_whole(place, known):
-            return asdict(known)
-        with _local(partition) as (tables, scratch), checks.collect_warnings(WdistillWarning) as messages:
-            job = self._on(tables)
-            part = make_part(TableParts(job), JobFolder(scratch, {}, "0"))
-            corrections = dict(job.source.corrections)
-            if part is None:
-                made = Made(partition.number, "", 0, "", 0, 0, None, {}, asdict(Histogram()), corrections, messages)
-            else:
-                path = scratch / part.file
-                name = f"part-{partition.number:06d}-{partition.key}-{part.sha256[:16]}.parquet"
-                ids, histogram = _ids_and_weights(path, scratch, f"{OPTION} {partition.files[0]}")
-                found = (name, part.size, part.sha256, part.seen, part.kept, ids, part.counts, asdict(histogram))
-                made = Made(partition.number, *found, corrections, messages)
-            place.put_bytes(partition.record, sealed.seal(asdict(made)))  # first: no file without a record
-            if part is not None:
-                place.put(made.file, path)
-        return asdict(made)
+class Maker(Protocol):
+    """Makes the output for a partition, as a file in a folder for the time being; it can be sent anywhere."""
 
-    @cached_property
-    def _on(self) -> Callable[[Sequence[Table]], Any]:
-        return unpack_job(self.job, "the job")
+    @property
+    def option(self) -> str: ...  # that names the files
 
-    def __reduce__(self) -> tuple[type[Weigh], tuple[bytes, str]]:
-        return Weigh, (self.job, self.output)
+    def __call__(self, partition: Partition, scratch: Path) -> NewFile: ...
 
 
 @dataclass(frozen=True)
-class MeasureEntropy:
-    """The work of summing the teacher's entropies: exact, in any order."""
+class MakeFile:
+    """The work of making the files of the output."""
 
-    source: bytes  # of pack_source
+    maker: Maker
+    job: str
+    output: str
 
     def __call__(self, partition: str) -> str:
-        return _answered(partition, self._measure)
+        return answered(partition, self._make)
 
-    def _measure(self, partition: Partition) -> dict[str, Any]:
-        with _local(partition) as (tables, _):
-            source = unpack_source(self.source, "the job")(tables)
-            return asdict(mean_entropy(source, source.columns["teacher"]))
+    def _make(self, partition: Partition) -> dict[str, Any]:
+        place = place_of(self.output)
+        with tempfile.TemporaryDirectory(prefix="wdistill-") as folder:
+            known = read_made(place, partition, self.job)
+            if known is not None and _is_counted(place, known, Path(folder)):
+                return asdict(known)
+            made, path = self.built(partition, Path(folder))
+            place.put_bytes(partition.record, sealed.seal(asdict(made)))  # first: no file without a record
+            if path is not None:
+                place.put(made.file, path)
+        return asdict(made)
+
+    def built(self, partition: Partition, scratch: Path) -> tuple[Made, Path | None]:
+        """What becomes of a partition, and its file on this machine."""
+        new, about = self.maker(partition, scratch), (partition.number, partition.key, self.job)
+        if new.path is None:
+            return Made("", 0, "", 0, *about, new.seen, None, "", new.notes), None
+        rows, ids, schema = _look_at(new.path, scratch, f"{self.maker.option} {partition.files[0]}")
+        sha256 = store.digest_file(new.path)
+        name = f"{partition.stem}-{sha256[:16]}.parquet"
+        return Made(name, new.path.stat().st_size, sha256, rows, *about, new.seen, ids, schema, new.notes), new.path
 
 
-def read_made(place: Place, partition: Partition) -> Made | None:
+@dataclass(frozen=True)
+class KeepFile:
+    """The work of looking at the files of a finished job, and of making those again that are not as they were."""
+
+    make: MakeFile
+
+    def __call__(self, partition: str) -> str:
+        return answered(partition, self._keep)
+
+    def _keep(self, partition: Partition) -> dict[str, Any]:
+        place, listed = place_of(self.make.output), partition.listed
+        assert listed is not None
+        with tempfile.TemporaryDirectory(prefix="wdistill-") as folder:
+            if is_whole(place, listed, Path(folder)):
+                return {"again": False}
+            made, path = self.make.built(partition, Path(folder))
+            if (made.file, made.size, made.sha256, made.rows) != (listed.file, listed.size, listed.sha256, listed.rows):
+                raise StorageError(
+                    "a file that is not whole becomes another one when it is made again",
+                    where=f"{self.make.output}/{listed.file}",
+                    found=f"{made.rows} rows, SHA-256 {made.sha256}",
+                    expected=f"{listed.rows} rows, SHA-256 {listed.sha256}, as the manifest lists it",
+                    remedy="install the versions of numpy and pyarrow that made it, or choose another output",
+                )
+            if path is not None:
+                place.put(made.file, path)
+        return {"again": True}
+
+
+def read_made(place: Place, partition: Partition, job: str) -> Made | None:
     """What was made of a partition, if it is known."""
-    record = sealed.unseal(place.read(partition.record) or b"")
+    made = made_of(place.read(partition.record))
+    return made if made is not None and (made.number, made.key, made.job) == (partition.number, partition.key, job) else None
+
+
+def made_of(content: bytes | None) -> Made | None:
+    """What a record says; None where it is damaged or none of ours."""
+    record = sealed.unseal(content or b"")
     return Made(**record) if isinstance(record, dict) and {*record} == {each.name for each in fields(Made)} else None
 
 
-def _is_whole(place: Place, made: Made) -> bool:
-    """Whether the file that was made is as it was made."""
-    if not made.file:
+def is_whole(place: Place, listed: Listed, scratch: Path) -> bool:
+    """Whether a file of the output is as it was made."""
+    if not listed.file:
         return True
-    if not place.has(made.file):
+    return place.has(listed.file) and store.is_intact(place.local(listed.file, scratch), (listed.size, listed.sha256))
+
+
+def _is_counted(place: Place, made: Made, scratch: Path) -> bool:
+    """Whether a file of the output is as it was made, with the rows and ids that its record tells."""
+    if not is_whole(place, made, scratch):
         return False
-    with tempfile.TemporaryDirectory(prefix="wdistill-") as scratch:
-        path = Path(scratch) / "part"
-        place.fetch(made.file, path)
-        return store.is_intact(path, (made.size, made.sha256))
+    found = _look_at(place.local(made.file, scratch), scratch, made.file) if made.file else (0, None, "")
+    return found == (made.rows, made.ids, made.schema)
+
+
+def _look_at(path: Path, scratch: Path, where: str) -> tuple[int, list[int] | None, str]:
+    """The rows of a file of the output, the range of their ids, where those are numbers, each of which must be there once,
+    and the columns."""
+    with path.open("rb") as file:
+        part = pq.ParquetFile(file)
+        check, rows, ends = IdCheck(scratch, part.metadata.num_rows), 0, list[int]()
+        for batch in part.iter_batches(ROWS, columns=["id"], use_threads=False):
+            check.add(batch["id"])
+            rows += batch.num_rows
+            if pa.types.is_integer(batch["id"].type):
+                ends += pc.min_max(batch["id"]).as_py().values()
+        check.finish(lambda: (batch["id"] for batch in part.iter_batches(ROWS, columns=["id"])), where)
+        schema = str(part.schema_arrow.remove_metadata())
+    return rows, [min(ends), max(ends)] if ends else None, schema
 
 
 @contextmanager
-def _local(partition: Partition) -> Iterator[tuple[tuple[Table, ...], Path]]:
-    """The tables of a partition as files of this machine, and a scratch folder; errors name the files as they were given."""
-    with tempfile.TemporaryDirectory(prefix="wdistill-") as folder:
-        names: dict[str, str] = {}
-        for number, file in enumerate(partition.files):
-            path = Path(folder) / f"{number}-{Path(file).name}" if is_remote(file) else Path(file)
-            if is_remote(file):
-                fetch(file, path)
-            names[str(path)] = file
-        try:
-            tables = open_tables([*names], option=OPTION)
-            if any(table.counts_rows for table in tables):
-                found, remedy = "row numbers, which begin again in every file", "save the ids in every file, as id"
-                raise bad_input("there are no ids in this file", f"{OPTION} {partition.files[0]}", found, "ids", remedy)
-            yield tables, Path(folder)
-        except WdistillError as error:
-            raise _renamed(error, names) from None
+def local_files(partition: Partition, folder: Path) -> Iterator[list[str]]:
+    """The files of a partition as files of this machine; errors name them as they were given."""
+    names: dict[str, str] = {}
+    for number, file in enumerate(partition.files):
+        path = folder / f"{number}-{Path(file).name}" if is_remote(file) else Path(file)
+        if is_remote(file):
+            fetch(file, path)
+        names[str(path)] = file
+    with naming(names):
+        yield [*names]
+    refuse_changed(partition, "/".join(map(version_of, partition.files)))
 
 
-def _renamed(error: WdistillError, names: dict[str, str]) -> WdistillError:
-    said = {word: getattr(error, word) for word in WORDS}
-    for path, file in names.items():
-        said = {word: text.replace(path, file) for word, text in said.items()}
-    return type(error)(said.pop("what"), **said)
+def version_of(file: str) -> str:
+    """What tells the version of a file: size and time of change, or what a store says."""
+    if is_remote(file):
+        return remote_version(file)
+    size, time = stamp(Location("--unlabeled", Path(file)))
+    return f"{size}, {time}"
 
 
-def _ids_and_weights(path: Path, scratch: Path, where: str) -> tuple[list[int] | None, Histogram]:
-    """The range of the ids of a file of the output, where they are numbers; all weights; an error where ids are repeated."""
-    with path.open("rb") as file:
-        part = pq.ParquetFile(file)
-        check, histogram, ends = IdCheck(scratch, part.metadata.num_rows), Histogram(), list[int]()
-        for batch in part.iter_batches(1 << 16, columns=["id", "weight"], use_threads=False):
-            check.add(batch["id"])
-            histogram = histogram.plus(batch["weight"].to_numpy())
-            if pa.types.is_integer(batch["id"].type):
-                ends += pc.min_max(batch["id"]).as_py().values()
-        check.finish(lambda: (batch["id"] for batch in part.iter_batches(1 << 16, columns=["id"])), where)
-    return [min(ends), max(ends)] if ends else None, histogram
+def refuse_changed(partition: Partition, version: str) -> None:
+    """Raise where the files of a partition are not those that the job was started with."""
+    if version != partition.version:
+        found, expected = version[:200], partition.version[:200]
+        remedy = "wait until all files are complete, then run again: what is done is kept"
+        what = "the file changed after the job was started"
+        raise unreadable(what, partition.files[0], found, expected, remedy)
+
+
+@contextmanager
+def local_tables(partition: Partition, folder: Path, option: str) -> Iterator[tuple[Table, ...]]:
+    """The tables of a partition, which have ids."""
+    with local_files(partition, folder) as files:
+        tables = open_tables(files, option=option)
+        if any(table.counts_rows for table in tables):
+            raise no_ids(f"{option} {files[0]}")
+        yield tables
+
+
+def no_ids(where: str) -> InputError:
+    """The error for a file whose rows would be counted."""
+    found, remedy = "row numbers, which begin again in every file", "save the ids in every file, as id"
+    return bad_input("there are no ids in this file", where, found, "ids", remedy)
+
+
+@contextmanager
+def naming(names: Mapping[str, str]) -> Iterator[None]:
+    """Errors in the block name files as they were given, by the paths that they have here."""
+    try:
+        yield
+    except WdistillError as error:
+        said = {word: getattr(error, word) for word in WORDS}
+        for path, file in names.items():
+            said = {word: text.replace(path, file) for word, text in said.items()}
+        raise type(error)(said.pop("what"), **said) from None
 
 
 # between processes ----------------------------------------------------------------------------------------------------
 
 
-def _answered(line: str, work: Callable[[Partition], dict[str, Any]]) -> str:
+def answered(line: str, work: Callable[[Partition], dict[str, Any]]) -> str:
     """What the work returns; an error of ours is an answer too, so that no engine tries again what cannot succeed."""
     given = json.loads(line)
-    partition = Partition(given["number"], tuple(given["files"]), given["key"])
+    listed = None if given["listed"] is None else Listed(**given["listed"])
+    partition = Partition(given["number"], tuple(given["files"]), given["version"], given["key"], listed)
     try:
         return json.dumps({"number": partition.number, "made": work(partition)})
     except WdistillError as error:
-        said = {word: getattr(error, word) for word in WORDS}
-        return json.dumps({"number": partition.number, "error": type(error).__name__, **said})
+        return json.dumps({"number": partition.number, "error": in_words(error)})
 
 
 def asked(partition: Partition) -> str:
@@ -208,5 +292,10 @@ def result_of(answer: str) -> tuple[int, dict[str, Any]]:
     """The number of the partition and what became of it; raises the error that ended it."""
     given = json.loads(answer)
     if "error" in given:
-        raise getattr(errors, given["error"])(given["what"], **{word: given[word] for word in WORDS[1:]})
+        raise from_words(given["error"])
     return given["number"], given["made"]
+
+
+def sequence_of(listed: Sequence[dict[str, Any]]) -> list[Listed]:
+    """The files that a manifest lists."""
+    return [Listed(**{each.name: part[each.name] for each in fields(Listed)}) for part in listed]

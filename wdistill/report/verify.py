@@ -19,11 +19,10 @@ from wdistill.runs.checkpoints import check_files, read_manifest
 from wdistill.runs.folder import find_runs
 
 STUDENT = "student.json"  # of an exported student
-MANIFEST_OF_WEIGHTS = "_manifest.json"  # of `weigh --engine`
 REDRAWN = "report.html"  # of a run: drawn from the rest of it
 
 
-Bad = Literal["damaged", "missing"]
+Bad = Literal["damaged", "missing", "not listed"]
 
 
 @dataclass(frozen=True)
@@ -31,12 +30,12 @@ class FileState:
     """The state of one file."""
 
     path: Path
-    state: Literal["whole", "damaged", "missing"]
+    state: Literal["whole", "damaged", "missing", "not listed"]
     remedy: str = ""
 
     @property
     def is_bad(self) -> bool:
-        return self.state in ("damaged", "missing")
+        return self.state != "whole"
 
 
 def verify(path: Path) -> tuple[str, list[FileState]]:
@@ -120,14 +119,21 @@ def _is_folder_of_weights(path: Path) -> bool:
 
 
 def _check_folder_of_weights(path: Path) -> Iterator[FileState]:
+    from wdistill.core.places import place_of
+    from wdistill.tables.manifest import AGAIN, MANIFEST, differences, read_manifest
     from wdistill.tables.manifest import check_files as check_listed
 
+    again = "run the command that wrote it again: what is not whole is made anew"
     for name, whole in check_listed(path):
         state: Bad = "damaged" if (path / name).exists() else "missing"
-        remedy = (
-            f"remove {path / MANIFEST_OF_WEIGHTS} and weigh again, by the command that wrote it: it makes what is not whole"
-        )
+        remedy = AGAIN if name == MANIFEST else again
         yield FileState(path / name, "whole") if whole else FileState(path / name, state, remedy)
+    try:
+        _, foreign = differences(path, read_manifest(place_of(str(path)), str(path)) or {})
+    except FileError:  # the manifest, which is damaged
+        return
+    for name in foreign:
+        yield FileState(path / name, "not listed", "move it away: readers of the folder take it for a part")
 
 
 # data sets and students -----------------------------------------------------------------------------------------------

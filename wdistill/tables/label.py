@@ -18,6 +18,7 @@ from wdistill.core.errors import bad_input
 from wdistill.core.settings import to_json
 from wdistill.tables.formats.predictions import class_count
 from wdistill.tables.job import Piece, run_job
+from wdistill.tables.label_options import LabelOptions
 from wdistill.tables.labeler import Labeler
 from wdistill.tables.parts import JobFolder, Part
 from wdistill.tables.rows import chunk_rows
@@ -114,8 +115,8 @@ class LabelJob:
         known: list[pa.Schema] = []  # of the output
         for rows in _stretches(stream, stop, self.overlap, lambda: _rows_at_once(known, self.overlap)):
             labeled = self.labeler(pa.concat_batches([batch for _, batch in rows]))
-            if known and _classes(labeled.schema.field(1)) != _classes(known[0].field(1)):
-                found, expected = (f"{_classes(each.field(1))} classes" for each in (labeled.schema, known[0]))
+            if known and classes_of(labeled.schema) != classes_of(known[0]):
+                found, expected = (f"{classes_of(each)} classes" for each in (labeled.schema, known[0]))
                 remedy = "return one number a class, in the same order, for every row"
                 where = f"--teacher {self.labeler.teacher.name}"
                 raise bad_input("the teacher returns another number of classes", where, found, expected, remedy)
@@ -132,17 +133,25 @@ class LabelJob:
         """The record."""
         classes = 0
         for batch in batches:
-            classes = classes or _classes(batch.schema.field(1))
-        teacher = self.labeler.teacher
-        return {
-            "wdistill": wdistill.__version__,
-            "options": to_json(self.labeler.options),
-            "teacher": {"name": teacher.name, "sha256": teacher.digest},
-            "classes": classes,
-            "unlabeled_files": len(self.source.files),
-            "rows": sum(part.kept for part in parts),
-            "warnings": messages,
-        }
+            classes = classes or classes_of(batch.schema)
+        teacher = {"name": self.labeler.teacher.name, "sha256": self.labeler.teacher.digest}
+        rows = sum(part.kept for part in parts)
+        return label_record(teacher, self.labeler.options, classes, len(self.source.files), rows, messages)
+
+
+def label_record(
+    teacher: Mapping[str, str], options: LabelOptions, classes: int, files: int, rows: int, messages: list[str]
+) -> dict[str, Any]:
+    """What is known of stored predictions besides their rows."""
+    return {
+        "wdistill": wdistill.__version__,
+        "options": to_json(options),
+        "teacher": dict(teacher),
+        "classes": classes,
+        "unlabeled_files": files,
+        "rows": rows,
+        "warnings": messages,
+    }
 
 
 def label_files(source: InputSource, labeler: Labeler, output: Path) -> dict[str, Any]:
@@ -150,13 +159,15 @@ def label_files(source: InputSource, labeler: Labeler, output: Path) -> dict[str
     return run_job(output, lambda: LabelJob(source, labeler))
 
 
-def _classes(field: pa.Field) -> int:
+def classes_of(schema: pa.Schema) -> int:
+    """The number of classes of stored predictions."""
+    field = schema.field(1)
     return class_count(field) or int(field.type.list_size)
 
 
 def _rows_at_once(known: Sequence[pa.Schema], batch: int) -> int:
     """Rows that are held at once, in whole batches; one batch before the number of classes is known."""
-    return max(1, chunk_rows(_classes(known[0].field(1))) // batch) * batch if known else batch
+    return max(1, chunk_rows(classes_of(known[0])) // batch) * batch if known else batch
 
 
 Rows = list[tuple[int, pa.RecordBatch]]  # consecutive rows, each batch with the number of its file

@@ -38,9 +38,13 @@ class LabelOptions(Settings):
     )
 
 
-def check_label_options(options: LabelOptions, output: Path, unlabeled: str) -> None:
-    """Refuse what could not be written, before anything is loaded."""
+def check_label_output(output: Path, unlabeled: str) -> None:
+    """Refuse an output that could not be written, before anything is loaded."""
     check_output(output, EXTENSIONS, Paths((), (unlabeled,)))
+
+
+def check_label_options(options: LabelOptions) -> None:
+    """Refuse options that make no sense."""
     if options.column in ("id", ""):
         remedy = "name the column of predictions, such as teacher"
         raise bad_value("not a name for predictions", "--column", repr(options.column), "a name other than id", remedy)

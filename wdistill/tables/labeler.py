@@ -6,8 +6,9 @@ that begin at multiples of that length gets the same bits as whoever gives them 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from pyarrow import types
 
 from wdistill.core import checks
-from wdistill.core.errors import InputError, bad_input
+from wdistill.core.errors import InputError, bad_input, empty, wrong_type
 from wdistill.tables.formats.predictions import StoredPredictions
 from wdistill.tables.formats.schema import is_listed, is_text
 from wdistill.tables.label_options import LabelOptions
@@ -47,6 +48,9 @@ class Labeler:
 
     def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows of `id` and inputs → as many of `id` and predictions; at least one row."""
+        if not isinstance(rows, pa.RecordBatch):
+            raise wrong_type("not a batch", "Labeler", rows, "a pyarrow.RecordBatch", "for tables use .stream(table)")
+        self._check_columns(rows)
         layout = StoredPredictions(self.options.precision, self.options.top_k)
         size, found, classes = self.options.batch_rows, list[pa.Array](), 0
         for first in range(0, rows.num_rows, size):
@@ -64,6 +68,25 @@ class Labeler:
         fields = [pa.field("id", rows["id"].type), layout.field(self.options.column, classes)]
         column = pa.chunked_array(found, fields[1].type).combine_chunks()
         return pa.RecordBatch.from_arrays([rows["id"], column], schema=pa.schema(fields))
+
+    def stream(self, rows: Any) -> pa.RecordBatchReader:
+        """The same for what has an Arrow stream: tables and readers of pyarrow, Polars and DuckDB. Whoever calls the
+        teacher on all rows in their order, so many at a time, gets the same bits."""
+        whole = _whole_batches(pa.RecordBatchReader.from_stream(rows), self.options.batch_rows)
+        made = map(self, whole)
+        first = next(made, None)
+        if first is None:
+            raise empty("no rows", "Labeler", "at least 1 row", "give rows of ids and inputs")
+        return pa.RecordBatchReader.from_batches(first.schema, chain([first], made))
+
+    def _check_columns(self, rows: pa.RecordBatch) -> None:
+        missing = [name for name in ("id", *self.options.inputs) if name not in rows.schema.names]
+        if missing:
+            found, expected = f"columns {', '.join(rows.schema.names)}", f"a column {missing[0]!r}"
+            remedy = "name the columns id and as the option inputs tells"
+            raise bad_input(f"there is no column {missing[0]!r}", "a batch of rows", found, expected, remedy)
+        if not rows.num_rows:
+            raise empty("no rows", "a batch of rows", "at least 1 row", "leave out batches without rows")
 
     def _predicted(self, batch: pa.RecordBatch) -> NDArray[np.float64]:
         """Probabilities (b, K) of a batch, checked, that sum to 1."""
@@ -97,6 +120,20 @@ class Labeler:
         """Where an error is: the teacher, and the first ids of the batch."""
         shown = ", ".join(map(repr, batch["id"][:SHOWN].to_pylist()))
         return f"--teacher {self.teacher.name}, called on ids {shown}{', …' if batch.num_rows > SHOWN else ''}"
+
+
+def _whole_batches(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
+    """The same rows, a multiple of `size` at a time; the last are fewer."""
+    pending, count = list[pa.RecordBatch](), 0
+    for batch in batches:
+        pending, count = [*pending, batch], count + batch.num_rows
+        whole = count // size * size
+        if whole:
+            held = pa.concat_batches(pending)
+            yield held.slice(0, whole)
+            pending, count = [held.slice(whole)], count - whole
+    if count:
+        yield pa.concat_batches(pending)
 
 
 def _ids(ids: pa.Array, rows: Sequence[int]) -> list[object]:

@@ -1,4 +1,4 @@
-"""The manifest of a folder of weights: the record of the job, and every file with its size and SHA-256. It is written last.
+"""The manifest of a folder of rows: the record of the job, and every file with its size and SHA-256. It is written last.
 
 A folder without it is not finished. Its name begins as names do that readers of folders leave out.
 """
@@ -11,10 +11,13 @@ from typing import Any
 
 from wdistill.core import sealed, store
 from wdistill.core.errors import unreadable
+from wdistill.core.paths import is_passed_over
 from wdistill.core.places import Place
 
 MANIFEST = "_manifest.json"
-OURS = "the folder of weights that `wdistill weigh --engine` wrote"
+OURS = "the manifest of a folder that wdistill wrote with --engine"
+LISTED = {"input", "key", "file", "size", "sha256", "rows"}  # of every part
+AGAIN = "remove it, and run the command that wrote it again: what is not whole is made anew"
 
 
 def read_manifest(place: Place, where: str) -> dict[str, Any] | None:
@@ -23,9 +26,9 @@ def read_manifest(place: Place, where: str) -> dict[str, Any] | None:
     if content is None:
         return None
     record = sealed.unseal(content)
-    if not isinstance(record, dict) or "parts" not in record:
-        raise unreadable("its manifest is damaged", f"{where}/{MANIFEST}", "not as it was written", OURS, "weigh again")
-    return record
+    if not _is_manifest(record):
+        raise unreadable("its manifest is damaged", f"{where}/{MANIFEST}", "not as it was written", OURS, AGAIN)
+    return dict(record)
 
 
 def write_manifest(place: Place, record: dict[str, Any]) -> bool:
@@ -41,7 +44,25 @@ def is_finished(folder: Path) -> bool:
 def check_files(folder: Path) -> Iterator[tuple[str, bool]]:
     """The manifest of a local folder and every file that it lists, by name: whether it is what was written."""
     record = sealed.read_sealed(folder / MANIFEST)
-    yield MANIFEST, isinstance(record, dict) and "parts" in record
-    for part in record["parts"] if isinstance(record, dict) and "parts" in record else ():
+    yield MANIFEST, _is_manifest(record)
+    for part in record["parts"] if _is_manifest(record) else ():
         if part["file"]:
             yield part["file"], store.is_intact(folder / part["file"], (part["size"], part["sha256"]))
+
+
+def differences(folder: Path, record: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """What a look at the names and sizes in a local folder tells: files that are listed and not there, or of another size;
+    and files that readers of the folder would take for parts, and that are not listed."""
+    listed = {part["file"]: part["size"] for part in record["parts"] if part["file"]}
+    sizes = {path.name: path.stat().st_size if path.is_file() else -1 for path in folder.iterdir()}
+    return (
+        [name for name, size in listed.items() if sizes.get(name) != size],
+        sorted(name for name in sizes if name not in listed and not is_passed_over(name)),
+    )
+
+
+def _is_manifest(record: Any) -> bool:
+    """Whether the content of a sealed file is that of a manifest."""
+    if not isinstance(record, dict) or not {*record} >= {"state_sha256", "parts"}:
+        return False
+    return all({*part} >= LISTED for part in record["parts"])

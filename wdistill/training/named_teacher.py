@@ -10,12 +10,14 @@ import inspect
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from wdistill.core import store
-from wdistill.core.errors import bad_value
+from wdistill.core.errors import bad_value, wrong_type
 from wdistill.core.named import named_object
-from wdistill.tables.labeler import Predict, Teacher, Values
+from wdistill.core.settings import from_json
+from wdistill.tables.label_options import LabelOptions, check_label_options
+from wdistill.tables.labeler import Labeler, Predict, Teacher, Values
 
 if TYPE_CHECKING:
     from torch import nn
@@ -24,6 +26,26 @@ EXPECTED = (
     "package.module:name of a torch.nn.Module, of a function of one argument (a batch of inputs), or of a function without "
     "arguments that returns one of these"
 )
+
+
+def labeler(teacher: str | nn.Module | Predict, **options: Any) -> Labeler:
+    """A function from arrow batches of ids and inputs to ids and a teacher's predictions.
+
+    `teacher`: a name, as `wdistill label` takes it, a module, or a function of a batch. `options`: those of `wdistill
+    label`, such as inputs=["text"], kind="logits", top_k=10.
+    """
+    given = dict(options)
+    if isinstance(given.get("inputs"), str):
+        given["inputs"] = [given["inputs"]]
+    chosen = from_json(LabelOptions, given, "options")
+    check_label_options(chosen)
+    if isinstance(teacher, str):
+        return Labeler(load_teacher(teacher), chosen)
+    if _is_module(teacher):
+        return Labeler(Teacher(type(teacher).__name__, _by_module(teacher.eval()), _digest(teacher)), chosen)
+    if not callable(teacher):
+        raise wrong_type("not a teacher", "teacher", teacher, EXPECTED, "give a name, a module or a function of a batch")
+    return Labeler(Teacher(getattr(teacher, "__name__", type(teacher).__name__), teacher, ""), chosen)
 
 
 def load_teacher(spec: str) -> Teacher:
@@ -41,7 +63,7 @@ def load_teacher(spec: str) -> Teacher:
     return Teacher(spec, made, _digest_of_code(named))
 
 
-def _is_module(value: object) -> bool:
+def _is_module(value: object) -> TypeGuard[nn.Module]:
     """Whether something is a module; if it is, torch has been imported."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.nn.Module)
