@@ -42,6 +42,12 @@ def compiled_means(monkeypatch, prepared, queries):
         return prepared.means(queries)
 
 
+def plain_means(monkeypatch, prepared, queries):
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "compiles", lambda: False)
+        return prepared.means(queries)
+
+
 def exact_means(points, responses, queries, k):
     answer = []
     for query in queries:
@@ -60,7 +66,7 @@ def test_both_halves_are_the_reference(monkeypatch, sort, k):
     queries = np.concatenate([plane(rng, sort, 60), points[:10], rng.random((10, 2))])
     prepared = neighbors(points, responses, k)
     wanted = exact_means(points, responses, queries, k)
-    plain, compiled = prepared.means(queries), compiled_means(monkeypatch, prepared, queries)
+    plain, compiled = plain_means(monkeypatch, prepared, queries), compiled_means(monkeypatch, prepared, queries)
     np.testing.assert_allclose(plain, wanted, rtol=1e-13, atol=1e-14 * responses.max())
     assert plain.tobytes() == compiled.tobytes()
 
@@ -75,7 +81,7 @@ def test_halves_agree_to_the_last_bit(monkeypatch, sort, m, k):
     queries[1::7] = queries[1]
     responses = np.stack([rng.integers(0, 2, m).astype(float), rng.lognormal(0, 6, m)], axis=1)
     prepared = neighbors(points, responses, k)
-    assert prepared.means(queries).tobytes() == compiled_means(monkeypatch, prepared, queries).tobytes()
+    assert plain_means(monkeypatch, prepared, queries).tobytes() == compiled_means(monkeypatch, prepared, queries).tobytes()
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.sampled_from(SORTS), st.sampled_from(SORTS), st.data())
@@ -84,7 +90,7 @@ def test_halves_agree_wherever_queries_fall(seed, m, of_points, of_queries, data
     prepared = neighbors(plane(rng, of_points, m), rng.lognormal(0, 3, (m, 2)), data.draw(st.integers(1, m)))
     queries = plane(rng, of_queries, data.draw(st.integers(1, 200)))
     with pytest.MonkeyPatch.context() as patch:
-        assert prepared.means(queries).tobytes() == compiled_means(patch, prepared, queries).tobytes()
+        assert plain_means(patch, prepared, queries).tobytes() == compiled_means(patch, prepared, queries).tobytes()
 
 
 @pytest.mark.parametrize("half", ["plain", "compiled"])
@@ -93,7 +99,7 @@ def test_hundred_thousand_copies_are_one_place(monkeypatch, half):
     responses = np.r_[np.arange(100_000) % 2, [1.0, 1.0, 1.0]][:, None]
     prepared = neighbors(points, responses, 159)
     queries = np.array([[0.2, 0.2], [0.9, 0.9], [0.0, 0.0]])
-    means = prepared.means(queries) if half == "plain" else compiled_means(monkeypatch, prepared, queries)
+    means = (plain_means if half == "plain" else compiled_means)(monkeypatch, prepared, queries)
     np.testing.assert_allclose(means[:, 0], [0.5, (3 + 156 * 0.5) / 159, 0.5], rtol=1e-15)
 
 
@@ -104,7 +110,7 @@ def test_ties_share_the_places_left(monkeypatch, half):
     query = np.zeros((1, 2))
     for k, wanted in [(1, 10), (2, (10 + 3) / 2), (3, (10 + 6) / 3), (4, 19 / 4), (5, 119 / 5)]:
         prepared = neighbors(points, responses, k)
-        means = prepared.means(query) if half == "plain" else compiled_means(monkeypatch, prepared, query)
+        means = (plain_means if half == "plain" else compiled_means)(monkeypatch, prepared, query)
         assert means[0, 0] == pytest.approx(wanted, rel=1e-15)
 
 
@@ -113,7 +119,7 @@ def test_all_points_are_neighbours_when_k_is_m(monkeypatch, half):
     rng = np.random.default_rng(8)
     points, responses = rng.random((50, 2)), rng.random((50, 2))
     prepared = neighbors(points, responses, 50)
-    means = prepared.means(points) if half == "plain" else compiled_means(monkeypatch, prepared, points)
+    means = (plain_means if half == "plain" else compiled_means)(monkeypatch, prepared, points)
     np.testing.assert_allclose(means, np.tile(responses.mean(axis=0), (50, 1)), rtol=1e-14)
     assert len(np.unique(means, axis=0)) == 1
 
@@ -122,10 +128,10 @@ def test_all_points_are_neighbours_when_k_is_m(monkeypatch, half):
 def test_order_of_points_and_queries_is_nothing(monkeypatch, sort):
     rng = np.random.default_rng(3)
     points, responses, queries = plane(rng, sort, 80), rng.lognormal(0, 5, (80, 2)), plane(rng, sort, 500)
-    first = neighbors(points, responses, 5).means(queries)
+    first = plain_means(monkeypatch, neighbors(points, responses, 5), queries)
     order, asked = rng.permutation(80), rng.permutation(500)
     prepared = neighbors(points[order], responses[order], 5)
-    assert prepared.means(queries).tobytes() == first.tobytes()
+    assert plain_means(monkeypatch, prepared, queries).tobytes() == first.tobytes()
     assert compiled_means(monkeypatch, prepared, queries[asked]).tobytes() == first[asked].tobytes()
 
 
@@ -136,7 +142,8 @@ def test_threads_change_no_bit(monkeypatch, threads):
     prepared = neighbors(points, responses, 8)
     monkeypatch.setenv("WDISTILL_THREADS", threads)
     some = rng.choice(150_000, 2000, replace=False)
-    assert compiled_means(monkeypatch, prepared, queries)[some].tobytes() == prepared.means(queries[some]).tobytes()
+    plain = plain_means(monkeypatch, prepared, queries[some])
+    assert compiled_means(monkeypatch, prepared, queries)[some].tobytes() == plain.tobytes()
 
 
 def test_chunks_give_the_bits_of_the_whole(monkeypatch):

@@ -241,11 +241,15 @@ def _write_plan(table: Any, path: Path, escape: bool) -> None:
     from wdistill.tables import output
     from wdistill.tables.content import ContentDigest
 
-    content = ContentDigest()
-    for batch in table.to_batches():
-        content.add(batch)
-    assembly = output.Assembly(table.schema, table.num_rows, lambda: iter(table.to_batches()), escape)
-    output.write_output(path, None, assembly, {"rows": table.num_rows, "sha256": content.hexdigest()})
+    assembly, content = (
+        output.Assembly(table.schema, table.num_rows, lambda: iter(table.to_batches()), escape),
+        ContentDigest(),
+    )
+    with output.open_output(path, None, assembly) as sink:
+        for batch in assembly.batches():
+            content.add(batch)
+            sink.add(batch)
+        sink.finish({"rows": table.num_rows, "sha256": content.hexdigest()})
 
 
 def _check_plan(arguments: argparse.Namespace, sources: Sequence[str]) -> None:

@@ -21,7 +21,7 @@ from wdistill.tables.formats.schema import Format, Layout, Location, to_ids
 from wdistill.tables.formats.table import Table
 from wdistill.tables.options import Paths, check_options, read_options
 from wdistill.tables.portable import pack_job, unpack_job
-from wdistill.tables.rows import TableJob
+from wdistill.tables.rows import Stretch, TableJob, stretches
 from wdistill.tables.weigh import prepare_job
 
 Named = str | os.PathLike[str]
@@ -59,7 +59,7 @@ class BatchFunction:
         reader = Format(lambda _: Layout(batch.schema, None), _read(batch))
         table = _BatchTable("a batch", (Path("of rows"),), "parquet", (), reader)
         job = self._on([table])
-        made = [_output(job, table, chunk) for chunk in job.source.chunks(table)]
+        made = [_output(job, stretch) for stretch in stretches(job, 0, 1)]
         if made:
             return pa.concat_batches(made)
         ids = to_ids(batch.column("id"), Location(table.option, table.files[0]))
@@ -93,6 +93,6 @@ def _read(batch: pa.RecordBatch) -> Callable[[Location, pa.Schema, int], Iterato
     return read
 
 
-def _output(job: TableJob, table: Table, chunk: Any) -> pa.RecordBatch:
-    made = job.process(np.arange(len(chunk.ids)), job.numbers(table, chunk))
-    return pa.RecordBatch.from_arrays([chunk.ids, *made.columns], schema=job.schema(chunk.ids.type))
+def _output(job: TableJob, rows: Stretch) -> pa.RecordBatch:
+    made = job.process(np.arange(len(rows.ids)), rows.numbers)
+    return pa.RecordBatch.from_arrays([rows.ids, *made.columns], schema=job.schema(rows.ids.type))

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +20,7 @@ from wdistill.core.errors import FileError, InputError, empty
 from wdistill.core.progress import Progress, progress, say
 from wdistill.tables.content import ContentDigest
 from wdistill.tables.join import IdCheck
-from wdistill.tables.output import Assembly, parquet_writer, rows_at_once, write_output
+from wdistill.tables.output import Assembly, Sink, open_output, parquet_writer, rows_at_once, scratch_writer
 from wdistill.tables.parts import JobFolder, Part, open_folder, refuse_foreign
 
 PART = 1 << 18  # rows after which every part ends with the file that is being read
@@ -109,9 +109,9 @@ def run_job(output: Path, prepare: Callable[[], PartsJob]) -> dict[str, Any]:
 
 
 def make_part(job: PartsJob, folder: JobFolder) -> Part | None:
-    """All rows of a job as one part, in a folder of its own; None where there are none."""
+    """All rows of a job as one part that stays, in a folder of its own; None where there are none."""
     job.begin(folder, lambda: None)
-    return next(_new_parts(job, folder, 0, len(job.files), lambda rows: None), None)
+    return next(_new_parts(job, folder, 0, len(job.files), lambda rows: None, parquet_writer), None)
 
 
 def counts_of(parts: Sequence[Part]) -> Counter[str]:
@@ -137,7 +137,7 @@ def _stream(job: PartsJob, folder: JobFolder, messages: list[str]) -> None:
     with progress(job.doing, job.rows) as tick:
         tick(sum(part.seen for part in folder.parts))
         for start, stop in missing:
-            for part in _new_parts(job, folder, start, stop, tick):
+            for part in _new_parts(job, folder, start, stop, tick, scratch_writer):
                 folder.parts = sorted([*folder.parts, part], key=lambda part: part.start)
                 keep()
 
@@ -160,14 +160,16 @@ def _missing(job: PartsJob, folder: JobFolder) -> list[tuple[int, int]]:
     return [(end, start) for end, start in zip(ends, starts, strict=True) if end < start]
 
 
-def _new_parts(job: PartsJob, folder: JobFolder, start: int, stop: int, tick: Progress) -> Iterator[Part]:
+def _new_parts(
+    job: PartsJob, folder: JobFolder, start: int, stop: int, tick: Progress, writer_of: Callable[[BinaryIO, pa.Schema], Any]
+) -> Iterator[Part]:
     """Process file after file; a part ends with a file once it is large enough."""
     pieces = job.pieces(folder, start, stop)
     ahead = next(pieces, None)
     while ahead is not None:
         name = f"part-{start:06d}.parquet"
         seen, kept, counts = 0, 0, Counter[str]()
-        with folder.writing(name) as file, parquet_writer(file, ahead.rows.schema) as writer:
+        with folder.writing(name) as file, writer_of(file, ahead.rows.schema) as writer:
             while ahead is not None:
                 piece = ahead
                 if piece.rows.num_rows:
@@ -185,7 +187,7 @@ def _new_parts(job: PartsJob, folder: JobFolder, start: int, stop: int, tick: Pr
 
 
 def _assemble(job: PartsJob, folder: JobFolder, output: Path, messages: list[str]) -> dict[str, Any]:
-    """Check the ids of all parts, then write the output in one piece."""
+    """Write the output in one piece, checking the ids of all parts on the way."""
     parts = folder.parts
     appended = job.appended()
     total = sum(part.kept for part in parts)
@@ -207,17 +209,18 @@ def _assemble(job: PartsJob, folder: JobFolder, output: Path, messages: list[str
     rows = total + (appended.num_rows if appended else 0)
     check, content = IdCheck(scratch, rows), ContentDigest()
 
-    def checked() -> Iterator[pa.RecordBatch]:
-        with progress("checking", rows) as tick:
+    def written(sink: Sink) -> Iterator[pa.RecordBatch]:
+        """All batches on their way into the output, once the ids have been looked at."""
+        with progress("writing", rows) as tick:
             for batch in batches():
                 check.add(batch["id"])
                 content.add(batch)
+                sink.add(batch)
                 yield batch
                 tick(batch.num_rows)
         check.finish(lambda: (batch["id"] for batch in batches(["id"])), job.where)
 
-    record = {**job.review(checked(), parts, messages), "sha256": content.hexdigest()}
-    names = record.get("class_names") and tuple(record["class_names"])
-    assembly = Assembly(schema, rows, batches, job.escape_formulas, names)
-    write_output(output, folder.scratch("output"), assembly, record)
+    with open_output(output, folder.scratch("output"), Assembly(schema, rows, batches, job.escape_formulas)) as sink:
+        record = {**job.review(written(sink), parts, messages), "sha256": content.hexdigest()}
+        sink.finish(record)
     return record

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -38,7 +38,14 @@ class Assembly:
     rows: int
     batches: Callable[[], Iterator[Any]]
     escape_formulas: bool = False  # in columns of text
-    names: tuple[str, ...] | None = None  # of the classes, where lists of K numbers become columns of text
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where an output goes: all its batches in their order, then the record."""
+
+    add: Callable[[Any], None]
+    finish: Callable[[dict[str, Any]], None]
 
 
 def rows_at_once(schema: Any) -> int:
@@ -49,10 +56,11 @@ def rows_at_once(schema: Any) -> int:
     return max(256, min(ROWS, ENTRIES // longest))
 
 
-def write_output(path: Path, temporary: Path | None, assembly: Assembly, record: dict[str, Any]) -> None:
-    """Write all rows and the record, and only then let `path` appear."""
-    with store.writing(path, temporary=temporary) as file:
-        WRITERS[path.suffix.lower()](file, assembly, record)
+@contextmanager
+def open_output(path: Path, temporary: Path | None, assembly: Assembly) -> Iterator[Sink]:
+    """A sink for all rows and the record; only when the block ends well does `path` appear."""
+    with store.writing(path, temporary=temporary) as file, WRITERS[path.suffix.lower()](file, assembly) as sink:
+        yield sink
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
@@ -146,23 +154,40 @@ def parquet_writer(file: BinaryIO, schema: Any) -> Any:
     return pq.ParquetWriter(file, schema, write_page_checksum=True, **writing(schema))
 
 
-def _parquet(file: BinaryIO, assembly: Assembly, record: dict[str, Any]) -> None:
-    with parquet_writer(file, assembly.schema) as writer, progress("writing", assembly.rows) as tick:
-        for batch in assembly.batches():
-            writer.write_batch(batch)
-            tick(batch.num_rows)
-        writer.add_key_value_metadata({RECORD: sealed.seal(record)})
+def scratch_writer(file: BinaryIO, schema: Any) -> Any:
+    """The same for a file that is soon read again, and removed: its pages are not compressed."""
+    import pyarrow.parquet as pq
+
+    from wdistill.tables.formats.predictions import writing
+
+    return pq.ParquetWriter(file, schema, write_page_checksum=True, **{**writing(schema), "compression": "none"})
 
 
-def _csv(file: BinaryIO, assembly: Assembly, record: dict[str, Any]) -> None:
+@contextmanager
+def _parquet(file: BinaryIO, assembly: Assembly) -> Iterator[Sink]:
+    with parquet_writer(file, assembly.schema) as writer:
+        yield Sink(writer.write_batch, lambda record: writer.add_key_value_metadata({RECORD: sealed.seal(record)}))
+
+
+@contextmanager
+def _csv(file: BinaryIO, assembly: Assembly) -> Iterator[Sink]:
+    yield Sink(lambda batch: None, lambda record: _write_csv(file, assembly, record.get("class_names")))
+
+
+@contextmanager
+def _npz(file: BinaryIO, assembly: Assembly) -> Iterator[Sink]:
+    yield Sink(lambda batch: None, lambda record: _write_npz(file, assembly, record))
+
+
+def _write_csv(file: BinaryIO, assembly: Assembly, names: Sequence[str] | None) -> None:
     import pyarrow as pa
     from pyarrow import csv
 
     empty = pa.RecordBatch.from_pylist([], schema=assembly.schema)
-    schema = _wide(empty, assembly.names).schema
+    schema = _wide(empty, names).schema
     with csv.CSVWriter(file, schema) as writer, progress("writing", assembly.rows) as tick:
         for batch in assembly.batches():
-            writer.write_batch(_wide(_escaped(batch) if assembly.escape_formulas else batch, assembly.names))
+            writer.write_batch(_wide(_escaped(batch) if assembly.escape_formulas else batch, names))
             tick(batch.num_rows)
 
 
@@ -179,7 +204,7 @@ def _escaped(batch: Any) -> Any:
     return batch
 
 
-def _wide(batch: Any, names: tuple[str, ...] | None) -> Any:
+def _wide(batch: Any, names: Sequence[str] | None) -> Any:
     """A batch with lists of K numbers spread over columns NAME_0, NAME_1, …, or NAME_class, …: text has no lists."""
     import pyarrow as pa
 
@@ -187,7 +212,7 @@ def _wide(batch: Any, names: tuple[str, ...] | None) -> Any:
     for field in batch.schema:
         if pa.types.is_fixed_size_list(field.type):
             flat, width = batch[field.name].flatten(), field.type.list_size
-            ends = names or tuple(map(str, range(width)))
+            ends = names or [str(number) for number in range(width)]
             parts = [flat.take(pa.array(np.arange(c, len(flat), width))) for c in range(width)]
             columns |= {f"{field.name}_{end}": part for end, part in zip(ends, parts, strict=True)}
         else:
@@ -195,7 +220,7 @@ def _wide(batch: Any, names: tuple[str, ...] | None) -> Any:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _npz(file: BinaryIO, assembly: Assembly, record: dict[str, Any]) -> None:
+def _write_npz(file: BinaryIO, assembly: Assembly, record: dict[str, Any]) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -225,5 +250,5 @@ def _timeless(name: str) -> zipfile.ZipInfo:
 
 
 MAGICS: dict[bytes, Callable[[Path], bytes | None]] = {b"PAR1": _record_of_parquet, b"PK\x03\x04": _record_of_npz}
-Writer = Callable[[BinaryIO, Assembly, dict[str, Any]], None]
+Writer = Callable[[BinaryIO, Assembly], AbstractContextManager[Sink]]
 WRITERS: dict[str, Writer] = {".parquet": _parquet, ".pq": _parquet, ".csv": _csv, ".npz": _npz}

@@ -10,7 +10,7 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -70,8 +70,8 @@ class JobFolder:
         content = {
             "identity": self.identity,
             "token": self.token,
-            "parts": [asdict(part) for part in self.parts],
-            "aligned": {name: asdict(table) for name, table in self.aligned.items()},
+            "parts": [vars(part) for part in self.parts],  # not asdict, which copies every count
+            "aligned": {name: vars(table) for name, table in self.aligned.items()},
             "warnings": self.warnings,
         }
         for name in RECORDS:

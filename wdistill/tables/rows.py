@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -21,6 +21,8 @@ from wdistill.weights.confidence import Scan, scan
 from wdistill.weights.evidence import Evidence
 
 ENTRIES = 1 << 21  # predictions of one model held at once
+TOGETHER = 1 << 17  # rows that are processed together: neighbours of many rows are found several times faster …
+HELD = 32 << 20  # … unless their ids and numbers take more bytes
 
 
 def chunk_rows(classes: int) -> int:
@@ -76,15 +78,15 @@ class UnlabeledTables:
 
 @dataclass(frozen=True)
 class OutputBatch:
-    """The output for a chunk: the rows of it that all tables have, their columns, and counts for the record."""
+    """The output for a stretch of rows: those that all tables have, their columns, and counts for the record."""
 
-    kept: np.ndarray  # (rows,) indices into the chunk
+    kept: np.ndarray  # (rows,) indices into the stretch
     columns: tuple[pa.Array, ...]  # after the id, in the order of the schema
     counts: dict[str, int]
 
 
 class TableJob(Protocol):
-    """A prepared job: the opened tables, and something fitted that makes the output of a chunk."""
+    """A prepared job: the opened tables, and something fitted that makes the output of some rows."""
 
     @property
     def source(self) -> UnlabeledTables: ...
@@ -99,7 +101,7 @@ class TableJob(Protocol):
 
     def numbers(self, table: Table, chunk: Chunk) -> Numbers: ...  # all that is needed of a chunk's rows, as columns (rows,)
 
-    def process(self, kept: np.ndarray, numbers: Numbers) -> OutputBatch: ...  # rows of a chunk, and their numbers
+    def process(self, kept: np.ndarray, numbers: Numbers) -> OutputBatch: ...  # rows of a stretch, and their numbers
 
     def appended(self) -> pa.RecordBatch | None: ...  # rows of the output that come last, such as gold rows
 
@@ -131,18 +133,57 @@ def align_table(job: TableJob, folder: JobFolder, number: int) -> Aligned:
     return Aligned(order_of(base), columns, files)
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """Consecutive rows of one file, and all that is needed of them."""
+
+    file: int  # index into the table's files
+    ids: pa.Array
+    numbers: Numbers
+
+    @property
+    def bytes(self) -> int:
+        return int(self.ids.nbytes) + sum(values.nbytes for values in self.numbers.values())
+
+
 def process_rows(
     job: TableJob, folder: JobFolder, start: int, stop: int, position: int
-) -> Iterator[tuple[Chunk, OutputBatch]]:
-    """The output for every chunk of files start … stop of the first table, whose first row is number `position`."""
-    source = job.source
+) -> Iterator[tuple[int, Stretch, OutputBatch]]:
+    """Of files start … stop of the first table, whose first row is number `position`: how many rows were read, those of them
+    that all tables have, and the output for these."""
+    for stretch in stretches(job, start, stop):
+        n = len(stretch.ids)
+        kept, numbers = _join(folder, position, n)
+        if len(kept) < n:
+            chosen = {name: values[kept] for name, values in stretch.numbers.items()}
+            stretch = Stretch(stretch.file, stretch.ids.take(pa.array(kept)), chosen)
+        yield n, stretch, job.process(kept, numbers | stretch.numbers) if len(kept) else OutputBatch(kept, (), {})
+        position += n
+
+
+def stretches(job: TableJob, start: int, stop: int) -> Iterator[Stretch]:
+    """The chunks of the first table, reduced to numbers; those of a file are put together while they take little memory."""
+    source, held = job.source, list[Stretch]()
     for chunk in source.chunks(source.tables[0], start):
+        if held and held[0].file != chunk.file:
+            yield _together(held)
+            held = []
         if chunk.file >= stop:
             break
-        kept, numbers = _join(folder, position, len(chunk.ids))
-        numbers |= {name: values[kept] for name, values in job.numbers(source.tables[0], chunk).items()}
-        yield chunk, job.process(kept, numbers) if len(kept) else OutputBatch(kept, (), {})
-        position += len(chunk.ids)
+        held.append(Stretch(chunk.file, chunk.ids, job.numbers(source.tables[0], chunk)))
+        if sum(len(each.ids) for each in held) >= TOGETHER or sum(each.bytes for each in held) >= HELD:
+            yield _together(held)
+            held = []
+    if held:
+        yield _together(held)
+
+
+def _together(held: Sequence[Stretch]) -> Stretch:
+    """One stretch of several that follow each other."""
+    if len(held) == 1:
+        return held[0]
+    numbers = {name: np.concatenate([each.numbers[name] for each in held]) for name in held[0].numbers}
+    return Stretch(held[0].file, pa.concat_arrays([each.ids for each in held]), numbers)
 
 
 def _join(folder: JobFolder, position: int, n: int) -> tuple[np.ndarray, Numbers]:

@@ -278,15 +278,14 @@ class TableParts:
 
     def pieces(self, folder: JobFolder, start: int, stop: int) -> Iterator[Piece]:
         position = sum(part.seen for part in folder.parts if part.start < start)
-        for chunk, batch in process_rows(self.job, folder, start, stop, position):
-            schema = self.job.schema(chunk.ids.type)
+        for seen, stretch, batch in process_rows(self.job, folder, start, stop, position):
+            schema = self.job.schema(stretch.ids.type)
             if not len(batch.kept):
-                yield Piece(chunk.file, len(chunk.ids), pa.RecordBatch.from_pylist([], schema=schema), {})
+                yield Piece(stretch.file, seen, pa.RecordBatch.from_pylist([], schema=schema), {})
                 continue
-            ids = chunk.ids.take(pa.array(batch.kept))
-            counts = {**batch.counts, "gold": _count_gold(ids, self.job.source.gold_ids)}
-            rows = pa.RecordBatch.from_arrays([ids, *batch.columns], schema=schema)
-            yield Piece(chunk.file, len(chunk.ids), rows, counts)
+            counts = {**batch.counts, "gold": _count_gold(stretch.ids, self.job.source.gold_ids)}
+            rows = pa.RecordBatch.from_arrays([stretch.ids, *batch.columns], schema=schema)
+            yield Piece(stretch.file, seen, rows, counts)
 
     def appended(self) -> pa.RecordBatch | None:
         return self.job.appended()

@@ -8,6 +8,7 @@ sum is a sum of integers: it has one value, in whatever order it is taken.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,8 @@ from wdistill.weights.confidence import compiles
 
 Floats = NDArray[np.float64]
 
-SMALL = 1 << 23  # queries × points up to which plain NumPy is fast enough not to load compiled code
+SMALL = 1 << 23  # queries × points up to which plain NumPy is fast enough not to load compiled code …
+FEW = 64  # … and queries up to which it is, once that is loaded
 SMALLEST = -900  # binary exponent of a column's largest response: units of smaller ones would not be numbers
 BLOCK = 1 << 20  # distances held at once by the NumPy half
 
@@ -42,7 +44,8 @@ class Neighbors:
     def means_at(self, x: Floats, y: Floats) -> Floats:
         """`means` of queries whose coordinates (n,), (n,) are separate arrays."""
         x, y = np.ascontiguousarray(x, np.float64), np.ascontiguousarray(y, np.float64)
-        if len(x) * self.points.shape[1] <= SMALL or not compiles():
+        loaded, few = "wdistill.weights._neighbors" in sys.modules, SMALL // self.points.shape[1]
+        if len(x) <= (min(few, FEW) if loaded else few) or not compiles():
             sums = _sums_numpy(np.stack([x, y], axis=1), self)
             means = np.zeros((len(x), self.response[-1] + 1))
             for column, (response, unit) in enumerate(zip(self.response, self.units, strict=True)):

@@ -27,10 +27,13 @@ def structure(
             number += head >> 4
         else:
             number, at = integer(data, at)
-        if convert and number in convert and head & 15 == LIST:
+        kind = head & 15
+        if I16 <= kind <= I64:  # most fields; not by a call of its own, as there are many pages
+            fields[number], at = integer(data, at)
+        elif convert and number in convert and kind == LIST:
             fields[number], at = _list(data, at, depth, convert[number])
         else:
-            fields[number], at = _value(data, at, head & 15, depth)
+            fields[number], at = _value(data, at, kind, depth)
     return fields, at + 1
 
 
@@ -72,6 +75,9 @@ def _list(data: bytes, at: int, depth: int, convert: Convert | None = None) -> t
 
 def integer(data: bytes, at: int) -> tuple[int, int]:
     """A signed integer, and the byte after it."""
+    value = data[at]
+    if value < 128:
+        return (value >> 1) ^ -(value & 1), at + 1
     value, at = varint(data, at)
     return (value >> 1) ^ -(value & 1), at
 
