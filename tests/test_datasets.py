@@ -568,7 +568,13 @@ def test_a_download_gets_its_name_once_its_digest_is_right(tmp_path: Path) -> No
     for name in ("a", "b"):
         (tmp_path / "far" / name).write_bytes(name.encode() * 3_000_000)
     good = [Original(n, originals.md5_of(tmp_path / "far" / n), address(tmp_path / "far" / n)) for n in ("a", "b")]
+    left, other = store.temporary_name(tmp_path / "near" / "a"), tmp_path / "near" / ".a.tmp"
+    for path in (left, other):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"a")  # of a killed download, and of somebody else
     download(tmp_path / "near", good)
+    assert not left.exists() and other.exists()
+    other.unlink()
     assert (tmp_path / "near" / "b").read_bytes() == (tmp_path / "far" / "b").read_bytes()
     bad = Original("c", "0" * 32, good[0].url)
     with pytest.raises(FileError, match="not the published file") as caught:

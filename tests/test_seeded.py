@@ -24,7 +24,7 @@ from wdistill.training import export
 
 
 @pytest.mark.kill
-@pytest.mark.parametrize("name", ["data", "joined weigh", "distill"])
+@pytest.mark.parametrize("name", ["data", "joined weigh", "label", "weigh by an engine", "distill"])
 def test_what_a_job_has_finished_survives_a_power_cut(tmp_path: Path, name: str) -> None:
     assert finish_and_lose(replace(JOBS[name], run=prepared(JOBS[name].run)), tmp_path / "deep" / "job") == ""
 
@@ -46,6 +46,20 @@ def test_a_power_cut_takes_what_was_not_truly_synced(tmp_path: Path) -> None:
         store.write_bytes(tmp_path / "first", b"1")  # from now on syncs are watched
         os.fsync = lambda descriptor: None  # type: ignore[assignment]
         store.write_bytes(path, b"12345678")
+        power.lose()
+
+    assert child(tmp_path, power, write_and_lose) == 0
+    assert not path.exists() and (tmp_path / "first").read_bytes() == b"1"
+
+
+@pytest.mark.kill
+def test_a_power_cut_takes_a_link_whose_folder_was_not_synced(tmp_path: Path) -> None:
+    power, path = PowerCut(), tmp_path / "x"
+
+    def write_and_lose(folder: Path) -> None:
+        store.write_bytes(tmp_path / "first", b"1")
+        os.fsync = lambda descriptor: None  # type: ignore[assignment]
+        assert store.write_if_absent(path, b"12345678")
         power.lose()
 
     assert child(tmp_path, power, write_and_lose) == 0

@@ -15,9 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from tests import killing
+from tests.reliability import artefacts, rot
 from wdistill import cli, export_student
 from wdistill.core.errors import ConfigError
+from wdistill.report.verify import verify
 from wdistill.training import onnx_program
+from wdistill.training.export import load_student
 from wdistill.training.models.networks import CNN, MLP
 from wdistill.training.models.text import TextBag
 
@@ -78,6 +81,24 @@ def test_it_is_recorded_verified_and_in_the_card(exported: Path) -> None:
     description = json.loads((exported / "student.json").read_text())
     assert description["onnx"] == "student.onnx" and "student.onnx" in description["sha256"]
     assert cli.main(["verify", str(exported)]) == 0 and "student.onnx" in (exported / "README.md").read_text()
+
+
+def test_every_file_of_an_export_has_a_row_in_the_table_of_files(tmp_path: Path) -> None:
+    def export(folder: Path) -> None:
+        export_student(seeded_mlp(), torch.zeros(1, 6), folder / "student", None, onnx=True)
+
+    written, left = artefacts.written(export, tmp_path / "new")
+    assert "student/student.onnx" in left and {path for path in written | left if artefacts.row_of(path) is None} == set()
+
+
+def test_no_damage_to_it_stays_unseen(exported: Path, tmp_path: Path) -> None:
+    for number in range(60):
+        folder, way = tmp_path / str(number), ("flip", "cut", "loss")[number % 3]
+        shutil.copytree(exported, folder)
+        rot.damage(folder / "student.onnx", way, np.random.default_rng(number))
+        bad = [state.path.name for state in verify(folder)[1] if state.is_bad]
+        assert bad == ["student.onnx"], (way, number)
+        assert load_student(folder).state_dict().keys() == seeded_mlp().state_dict().keys()  # it does not read it
 
 
 def test_inputs_by_name_keep_their_names(tmp_path: Path) -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import io as streams
+import warnings
+import zipfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -15,10 +21,13 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from skops import io
 
+from tests.reliability import artefacts, fuzz, rot
+from tests.reliability.seeds import READERS, Reader, Seed
 from wdistill.adapters.sklearn import Distiller
 from wdistill.adapters.sklearn_card import model_card_of
 from wdistill.adapters.skops import load_student, save_student
@@ -32,7 +41,7 @@ X, Y = (part[:300] for part in load_digits(return_X_y=True))
 
 
 def test_a_student_comes_back_with_the_same_predictions_and_without_its_distiller(tmp_path: Path) -> None:
-    model = Distiller(LogisticRegression(max_iter=500)).fit(X, Y)
+    model = Distiller(LogisticRegression(max_iter=5000)).fit(X, Y)
     assert save_student(model, tmp_path / "new" / "student.skops") == ()
     student = load_student(tmp_path / "new" / "student.skops")
     assert isinstance(student, LogisticRegression) and np.array_equal(student.predict_proba(X), model.predict_proba(X))
@@ -61,7 +70,7 @@ def test_a_file_that_would_run_code_is_refused_and_runs_none(tmp_path: Path) -> 
         def __reduce__(self) -> Any:
             return Path.touch, (tmp_path / "harm",)
 
-    student = LogisticRegression(max_iter=500).fit(X, Y)
+    student = LogisticRegression(max_iter=5000).fit(X, Y)
     student.extra = Path.touch
     (tmp_path / "student.skops").write_bytes(io.dumps(student))
     with pytest.raises(FileError, match="nobody vouched for"):
@@ -70,7 +79,7 @@ def test_a_file_that_would_run_code_is_refused_and_runs_none(tmp_path: Path) -> 
 
 
 def test_what_others_cannot_load_is_not_saved(tmp_path: Path) -> None:
-    local = make_pipeline(FunctionTransformer(lambda rows: rows), LogisticRegression(max_iter=500)).fit(X, Y)
+    local = make_pipeline(FunctionTransformer(lambda rows: rows), LogisticRegression(max_iter=5000)).fit(X, Y)
     for student, message in ((local, "exists in this program alone"), (LogisticRegression(), "nothing to save")):
         with pytest.raises(ConfigError, match=message):
             save_student(student, tmp_path / "student.skops")
@@ -81,7 +90,7 @@ def test_what_others_cannot_load_is_not_saved(tmp_path: Path) -> None:
 
 def test_a_card_replaces_no_file_of_others(tmp_path: Path) -> None:
     (tmp_path / "student.md").write_text("mine")
-    student = LogisticRegression(max_iter=500).fit(X, Y)
+    student = LogisticRegression(max_iter=5000).fit(X, Y)
     with pytest.raises(ConfigError, match="something else"):
         save_student(student, tmp_path / "student.skops", card="ours")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("student.md", "mine")]
@@ -120,7 +129,7 @@ def test_the_card_of_a_distiller_tells_teacher_gold_verdict_and_recipe_and_its_c
 
 
 def test_the_card_of_a_student_without_a_teacher_claims_nothing() -> None:
-    assert "Nothing is recorded here of its teacher" in model_card_of(Distiller(LogisticRegression(max_iter=500)).fit(X, Y))
+    assert "Nothing is recorded here of its teacher" in model_card_of(Distiller(LogisticRegression(max_iter=5000)).fit(X, Y))
     with pytest.raises(NotFittedError):
         model_card_of(Distiller(LogisticRegression()))
 
@@ -131,3 +140,104 @@ def test_a_damaged_file_is_an_error_of_ours(tmp_path: Path, content: bytes | Non
         (tmp_path / "student.skops").write_bytes(content)
     with pytest.raises(FileError, match="no student can be read"):
         load_student(tmp_path / "student.skops")
+
+
+# damage ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("skops") / "student.skops"
+    save_student(GaussianNB().fit(X[:, 20:24], Y), path)
+    return path.read_bytes()
+
+
+def test_every_file_of_a_student_has_a_row_in_the_table_of_files(tmp_path: Path) -> None:
+    student = GaussianNB().fit(X, Y)
+    written, left = artefacts.written(
+        lambda folder: [save_student(student, folder / "student.skops", card="# A student")], tmp_path / "new"
+    )
+    assert left == {"student.skops", "student.md"}
+    assert {path for path in written | left if artefacts.row_of(path) is None} == set()
+
+
+@pytest.mark.slow
+def test_no_flipped_bit_gives_another_student(content: bytes, tmp_path: Path) -> None:
+    path, wanted = tmp_path / "student.skops", io.loads(content).predict_proba(X[:, 20:24])
+    codes = list[str]()
+    for way, number in [*(("flip", i) for i in range(1200)), *(("cut", i) for i in range(100)), ("loss", 0)]:
+        path.write_bytes(content)
+        rot.damage(path, way, np.random.default_rng([0, number]))
+        found = rot.quietly(lambda: load_student(path).predict_proba(X[:, 20:24]))
+        codes.append("refused" if isinstance(found, FileError) else "same")
+        assert isinstance(found, FileError) or np.array_equal(found, wanted), (way, number)
+    assert set(codes[1200:]) == {"refused"} and codes.count("refused") > 600
+
+
+def in_all_headers(content: bytes, local: int, central: int, value: int) -> bytes:
+    """An archive with another byte at a place of every header of a member, there and in the table of contents."""
+    changed = bytearray(content)
+    for mark, place in ((b"PK\3\4", local), (b"PK\1\2", central)):
+        at = content.find(mark)
+        while at >= 0:
+            changed[at + place] = value
+            at = content.find(mark, at + 1)
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(("where", "value"), [((6, 8), 1), ((8, 10), 8), ((8, 10), 9), ((8, 10), 14)], ids=str)
+def test_members_said_to_be_encrypted_or_compressed_are_damage(
+    content: bytes, tmp_path: Path, where: tuple[int, int], value: int
+) -> None:
+    (tmp_path / "student.skops").write_bytes(in_all_headers(content, *where, value))
+    with pytest.raises(FileError, match="no student can be read"):
+        load_student(tmp_path / "student.skops")
+
+
+def test_a_damaged_card_costs_no_student(content: bytes, tmp_path: Path) -> None:
+    student = io.loads(content)
+    save_student(student, tmp_path / "student.skops", card="# A student")
+    for way in ("flip", "cut", "loss"):
+        rot.damage(tmp_path / "student.md", way, np.random.default_rng(0))
+        assert np.array_equal(load_student(tmp_path / "student.skops").theta_, student.theta_)
+        save_student(student, tmp_path / "student.skops", card="# A student")
+        assert (tmp_path / "student.md").read_text() == "# A student"
+
+
+def said(path: Path) -> str:
+    """What a student has learned: all of it, of one without trees."""
+    warnings.filterwarnings("ignore", message="Trying to unpickle estimator")  # scikit-learn's, of another version
+    learned = vars(load_student(path, trusted=("sklearn.tree._tree.Tree",)))
+    arrays = {name: value.tolist() for name, value in learned.items() if isinstance(value, np.ndarray)}
+    return repr([sorted(learned), sorted(arrays.items())])
+
+
+def repacked(others: dict[str, bytes], schema: bytes, _: Random) -> dict[str, bytes]:
+    """An archive with right checksums, whose schema was damaged."""
+    stream = streams.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, member in {**others, "schema.json": schema}.items():
+            archive.writestr(name, member)
+    return {"student.skops": stream.getvalue()}
+
+
+def seeds_of(*students: Any) -> Callable[[Path], tuple[Seed, ...]]:
+    made = list[Seed]()
+    for student in students:
+        name, content = type(student).__name__, io.dumps(student)
+        with zipfile.ZipFile(streams.BytesIO(content)) as archive:
+            members = {each: archive.read(each) for each in archive.namelist()}
+        schema = members.pop("schema.json")
+        made.append(Seed(name, "student.skops", content, True, said))
+        made.append(Seed(f"schema of {name}", "student.skops", schema, False, said, partial(repacked, members)))
+    return lambda _: tuple(made)
+
+
+@pytest.mark.slow
+@pytest.mark.kill
+def test_mutants_of_students_are_read_as_they_were_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = seeds_of(GaussianNB().fit(X, Y), RandomForestClassifier(2, max_depth=2).fit(X, Y))
+    monkeypatch.setitem(READERS, "skops", Reader("students of scikit-learn", made))
+    report = fuzz.run("skops", range(1000), seed=0)
+    assert report.clean, report.failures
+    assert report.refused > 500 and report.same + report.other > 20

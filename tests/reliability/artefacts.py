@@ -7,8 +7,11 @@ fails on a file without a row.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.killing import child
 
 
 @dataclass(frozen=True)
@@ -20,8 +23,11 @@ class Artefact:
     proof: str  # what tells damage
     read: str  # who reads it
     removed: str  # who may remove it, and when
+    elsewhere: str = ""  # the test that damages it, where `make reliability` does not: it may lack what writes it
 
 
+TRIAL = r"demo/runs-[0-9a-f]{8}/\w+/trial-\d+/"  # the runs of the demo lie below its page
+RUN = f"({TRIAL})?"
 TEMPORARY = "a temporary file: never read"
 ARTEFACTS = (
     Artefact(
@@ -51,8 +57,36 @@ ARTEFACTS = (
         r"w\.\w+\.parts/part-\d+\.[0-9a-f]+\.parquet",
         "tables/job.py",
         "SHA-256 in job.json",
-        "weigh, label",
+        "weigh, correct, label",
         "the job, at its end",
+    ),
+    Artefact(
+        r"w/_manifest\.json",
+        "tables/manifest.py",
+        "sealed",
+        "verify, inspect, weigh by an engine",
+        "nobody",
+    ),
+    Artefact(
+        r"w/part-\d{6}-[0-9a-f]{16}-[0-9a-f]{16}\.parquet",
+        "engines/partition.py",
+        "SHA-256 in its record and in the manifest, page checksums",
+        "users, verify, weigh by an engine",
+        "weigh by an engine, at its end, if a record lists it and the manifest does not",
+    ),
+    Artefact(
+        r"w/_part-\d{6}-[0-9a-f]{16}\.json",
+        "engines/partition.py",
+        "sealed",
+        "weigh by an engine, when it resumes",
+        "weigh by an engine, at its end",
+    ),
+    Artefact(
+        r"tmp/wdistill-\w+/.+",
+        "engines/partition.py, answers/frames.py",
+        TEMPORARY,
+        "the process that made it",
+        "that process; the system, where it was killed",
     ),
     Artefact(
         r"w\.\w+\.parts/aligned-\d+\.[0-9a-f]+(/rows-\d+)?",
@@ -76,7 +110,7 @@ ARTEFACTS = (
         "weigh, at once",
     ),
     Artefact(
-        r"(w\.\w+\.(parts|answers)/|imagenet/prepared-9/)?lock",
+        r"(w\.\w+\.(parts|answers)/|imagenet/prepared-9/|originals/|" + TRIAL + ")?lock",
         "core/store.py",
         "none: it holds a name",
         "messages",
@@ -90,33 +124,40 @@ ARTEFACTS = (
         "the commit after the next",
     ),
     Artefact(
-        r"(.*/)?(parameters|chosen|checkpoint-[\d-]+)\.safetensors|initial/\w+\.safetensors",
+        r"(.*/)?((parameters|chosen|checkpoint-[\d-]+)\.safetensors|initial/\w+\.safetensors)",
         "training/checkpointer.py, prepare.py",
         "SHA-256 in the manifest",
         "distill, export, predictions",
         "the commit after the next",
     ),
     Artefact(
-        r"(labels|auxiliary/\w+)/\w+-\d+\.parquet",
+        RUN + r"(labels|auxiliary/\w+)/\w+-\d+\.parquet",
         "training/labels.py",
         "SHA-256 in the manifest, page checksums",
         "distill",
         "nobody",
     ),
     Artefact(
-        r"arms/[^/]+/weights/\d+\.(parquet|npz)",
+        RUN + r"arms/[^/]+/weights/\d+\.(parquet|npz)",
         "training/weigher.py",
         "SHA-256 in the manifest",
         "distill, reports",
         "nobody",
     ),
-    Artefact(r"metrics\.jsonl", "training/run.py", "SHA-256 in the manifest", "users", "nobody"),
+    Artefact(RUN + r"metrics\.jsonl", "training/run.py", "SHA-256 in the manifest", "users", "nobody"),
     Artefact(
-        r"report\.html",
+        RUN + r"report\.html",
         "training/run.py",
         "its own digest, at its end",
         "users",
         "distill, when the run goes on",
+    ),
+    Artefact(
+        r"page\.html|demo/report\.html",
+        "cli/report.py, cli/digits.py",
+        "its own digest, at its end",
+        "users",
+        "nobody; replaced by the same command",
     ),
     Artefact(
         r"\.inputs/(inputs\.json|[\w.]+\.npy)",
@@ -148,13 +189,52 @@ ARTEFACTS = (
     ),
     Artefact(r"(data|imagenet/prepared-9)/owner\.txt", "datasets/prepared.py", "its text", "data", "nobody"),
     Artefact(
-        r"student/(student\.(safetensors|pt2|onnx)|README\.md)",
+        r"originals/[\w.-]+\.bin",
+        "datasets/originals.py",
+        "the digest that was published",
+        "data",
+        "nobody",
+    ),
+    Artefact(
+        r"student/(student\.(safetensors|pt2)|README\.md)",
         "training/export.py",
         "SHA-256 in student.json",
         "load_student, users",
         "the next export, if a record lists it",
     ),
     Artefact(r"student/\.?student\.json", "training/export.py", "its own digest", "load_student", "the next export"),
+    Artefact(
+        r"student/student\.onnx",
+        "training/export.py",
+        "SHA-256 in student.json",
+        "verify, users",
+        "the next export, if a record lists it",
+        "tests/adapters/test_onnx.py::test_no_damage_to_it_stays_unseen",
+    ),
+    Artefact(
+        r"student\.skops",
+        "adapters/skops.py",
+        "CRC of zip",
+        "load_student of adapters/skops.py, skops",
+        "nobody; replaced by save_student",
+        "tests/adapters/test_skops.py::test_no_flipped_bit_gives_another_student",
+    ),
+    Artefact(
+        r"student\.md",
+        "adapters/skops.py",
+        "nothing: a text",
+        "users",
+        "nobody; replaced by save_student",
+        "tests/adapters/test_skops.py::test_a_damaged_card_costs_no_student",
+    ),
+    Artefact(
+        r"(.*/)?[\w.<>-]+\.nb[ic]",
+        "weights/_jit.py",
+        "SHA-256 at its end",
+        "numba",
+        "numba",
+        "tests/test_jit.py::test_every_flipped_bit_of_the_cache_is_seen",
+    ),
     Artefact(
         r"(.*/)?\.[^/]+\.\d+\.[0-9a-f]{16}\.tmp",
         "core/store.py",
@@ -181,11 +261,32 @@ def table() -> str:
     return "\n".join([head, *rows])
 
 
+def elsewhere() -> str:
+    """What damages the rows that `make reliability` leaves out, in a sentence."""
+    tests = list(dict.fromkeys(row.elsewhere.partition("::")[0] for row in ARTEFACTS if row.elsewhere))
+    names = ", ".join(f"`{row.pattern}`" for row in ARTEFACTS if row.elsewhere)
+    return f"Damage to {names} is tried by other tests, with the libraries that write them: {', '.join(tests)}."
+
+
 def written_by(log: list[str], folder: Path) -> set[str]:
     """The paths below a folder that appear in a log of operations, one `operation path` a line; folders are left out."""
     lines = [line.split(" ", 1) for line in log]
     names = [Path(path) for operation, path in lines if operation not in ("make", "sync", "remove")]
     return {path.relative_to(folder).as_posix() for path in names if path != folder and path.is_relative_to(folder)}
+
+
+def written(run: Callable[[Path], None], folder: Path) -> tuple[set[str], set[str]]:
+    """What a job writes below a folder, by its operations, and the files that it leaves there."""
+    log = folder.with_name(f"{folder.name}.log")
+    log.touch()
+
+    def before(operation: str, path: Path) -> None:
+        with log.open("a") as file:
+            file.write(f"{operation} {path}\n")
+
+    assert child(folder, before, run) == 0
+    left = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    return written_by(log.read_text().splitlines(), folder), left
 
 
 if __name__ == "__main__":

@@ -62,10 +62,8 @@ class Case:
     strangers: tuple[Stranger, ...]
 
 
-RUNS = {
-    **{name: JOBS[name] for name in ("weigh", "joined weigh", "weigh best", "distill", "data", "export")},
-    "distill of Datasets": OTHERS["distill of Datasets"],
-}
+RUNS = {**JOBS, **{name: OTHERS[name] for name in ("distill of Datasets", "report")}}
+OWNED = {"data": "data", "data of images": "imagenet/prepared-9"}  # folders whose owner.txt says that all is replaced
 QUICK = ("weigh", "joined weigh", "data", "distill of Datasets")
 
 
@@ -116,7 +114,7 @@ def whole(job: str) -> Whole:
     lines = log.read_text().splitlines()
     made = [Path(line.removeprefix("make ")) for line in lines if line.startswith("make ")]
     names = written_by(lines, folder) | {path.relative_to(folder).as_posix() for path in made if path != folder} | {"lock"}
-    return Whole(len(lines), tuple(sorted({_of_nobody(name) for name in names})), results(folder))
+    return Whole(len(lines), tuple(sorted({_of_nobody(name) for name in names})), results(folder, RUNS[job].fingerprint))
 
 
 def _of_nobody(name: str) -> str:
@@ -133,8 +131,8 @@ def unfinished(job: str, stop: int) -> Path:
 
 
 def _token(folder: Path) -> str:
-    record = sealed.read_sealed(folder / "w.parquet.parts" / parts.RECORDS[0])
-    return str(record["token"]) if record else TOKEN
+    records = [sealed.read_sealed(folder / f"w.parquet.{name}" / parts.RECORDS[0]) for name in ("parts", "answers")]
+    return next((str(record["token"]) for record in records if record), TOKEN)
 
 
 # cases --------------------------------------------------------------------------------------------------------------------
@@ -219,13 +217,13 @@ def put(stranger: Stranger, folder: Path, elsewhere: Path, token: str) -> Put | 
 
 
 def may_be_replaced(job: str, each: Put, folder: Path) -> bool:
-    """The output that the user names; the arrays in a folder whose owner.txt says that what is in it is replaced."""
+    """The output that the user names; what is written in a folder whose owner.txt says that what is in it is replaced."""
     if each.stranger.kind == "folder":
         return False
-    if "weigh" in job:
-        return each.path == folder / "w.parquet"
-    owned = job == "data" and (folder / "data" / prepared.OWNER).is_file()
-    return owned and each.path in [folder / "data" / name for name in (*prepared.ARRAYS, prepared.MANIFEST)]
+    if each.path == folder / "w.parquet":
+        return True
+    owned = folder / OWNED.get(job, "") / prepared.OWNER
+    return owned.is_file() and each.path.parent == owned.parent and each.stranger.path in whole(job).names
 
 
 def attempt(case: Case) -> str:
@@ -248,7 +246,7 @@ def attempt(case: Case) -> str:
             if not (each.is_unchanged or each in replaceable) or (linked and not each.has_its_bytes):
                 return f"{each.stranger.kind} {each.stranger.path} is gone or changed"
         if ended == 0 and not any(each.stranger.kind == "link to a folder" for each in there):  # it may be written there
-            wanted, reached = whole(case.job).results, results(folder)
+            wanted, reached = whole(case.job).results, results(folder, RUNS[case.job].fingerprint)
             other = [name for name in wanted if reached.get(name) != wanted[name]]
             return f"other bytes: {', '.join(other[:3])}" if other else ""
         return ""

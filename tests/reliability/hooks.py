@@ -76,8 +76,8 @@ class Unsynced:
 class PowerCut:
     """What the disk has when the power goes: bytes that were not synced are cut, changes of unsynced folders undone.
 
-    Such changes are new files and folders, which vanish, renames, and removals: what was removed is there again. Only a
-    true `os.fsync` counts as a sync: it is watched from the first operation on, in the child.
+    Such changes are new files, links and folders, which vanish, renames, and removals: what was removed is there again. Only
+    a true `os.fsync` counts as a sync: it is watched from the first operation on, in the child.
     """
 
     def __init__(self, due: Due = never, *, everywhere: bool = False) -> None:
@@ -85,7 +85,7 @@ class PowerCut:
         self.watching = False
         self.dirty: list[Unsynced] = []
         self.changed: list[tuple[Path, Tree | None]] = []  # in folders not synced since, and what was there before
-        self.targets: set[Path] = set()  # of all renames
+        self.targets: set[Path] = set()  # of all renames and links
 
     def __call__(self, operation: str, path: Path) -> None:
         if not self.watching:
@@ -101,9 +101,9 @@ class PowerCut:
         elif operation == "make":
             missing = [each for each in (path, *path.parents) if not each.exists()]
             self.changed += [(each, None) for each in reversed(missing)]
-        elif operation in ("rename", "remove"):
+        elif operation in ("rename", "link", "remove"):
             self.changed.append((path, tree_of(path)))
-            self.targets |= {path} if operation == "rename" else set()
+            self.targets |= {path} if operation != "remove" else set()
 
     def _watch(self) -> None:
         self.watching, fsync = True, os.fsync

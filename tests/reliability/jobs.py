@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
 import numpy as np
 import scipy.optimize  # imported when first used, as some below: once, here, not in every child
@@ -23,7 +28,8 @@ import wdistill.report.page
 from tests import killing, official
 from tests.tables import Items, columns, take, write
 from wdistill import Evidence, WdistillError, cli, compose, debiased, fidelity, save
-from wdistill.datasets import pictures
+from wdistill.cli import digits
+from wdistill.datasets import originals, pictures
 from wdistill.datasets.catalog import prepare
 from wdistill.datasets.prepared import Dataset, ImageSplit, save_prepared
 from wdistill.methods import crossfit
@@ -34,6 +40,7 @@ from wdistill.training.export import export_student
 from wdistill.training.models.networks import MLP
 
 FILES, ROWS = 3, 60
+BATCH = 25  # rows that a teacher is called on: batches begin in one file and end in the next
 
 
 @dataclass(frozen=True)
@@ -48,14 +55,18 @@ class Job:
 
 @cache
 def inputs() -> Path:
-    """Tables: gold rows; teacher and student in three files; both apart, the student in another order."""
+    """Tables: gold rows; teacher and student in three files, also with ids in no order; both apart; and a published file."""
     folder = Path(mkdtemp(prefix="reliability-"))
     gold, pool = columns(1, 80), columns(2, FILES * ROWS, first=1000)
     write(folder / "v.parquet", gold)
     for i, rows in enumerate(np.array_split(np.arange(FILES * ROWS), FILES)):
         write(folder / "u" / f"{i}.parquet", take(pool, rows, "id", "teacher", "student"))
         write(folder / "t" / f"{i}.parquet", take(pool, rows, "id", "teacher"))
-    write(folder / "s.parquet", take(pool, np.random.default_rng(0).permutation(FILES * ROWS), "id", "student"))
+    order = np.random.default_rng(0).permutation(FILES * ROWS)
+    write(folder / "s.parquet", take(pool, order, "id", "student"))
+    for i, rows in enumerate(np.array_split(order, FILES)):
+        write(folder / "mixed" / f"{i}.parquet", take(pool, rows, "id", "teacher", "student"))
+    (folder / "published.bin").write_bytes(np.random.default_rng(2).bytes(5000))
     ids, classes = range(FILES * ROWS), np.random.default_rng(1).integers(0, 2, (2, FILES * ROWS))
     official.write_imagenet(folder / "imagenet", 5, 3)
     lines = [f"{row},{label}\n" for row, label in zip(ids, classes[0], strict=True)]
@@ -88,15 +99,28 @@ def _weigh(*more: object, output: str = "w.parquet") -> Callable[[Path], None]:
     return run
 
 
-def doubtful(predictions: np.ndarray) -> np.ndarray:
-    """A teacher for `label`, which reads predictions."""
-    return np.asarray((predictions + 1 / predictions.shape[1]) / 2)
+def of_batch(predictions: np.ndarray) -> np.ndarray:
+    """A teacher for `label`: what it says of a row depends on all rows of its batch."""
+    return np.asarray((predictions + predictions.mean(axis=0)) / 2)
 
 
 def _label(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
-    words = ("--unlabeled", inputs() / "t", "--inputs", "teacher", "--top-k", 2, "--output", folder / "w.parquet")
-    command("label", "--teacher", f"{__name__}:doubtful", *words)
+    words = ("--unlabeled", inputs() / "t", "--inputs", "teacher", "--top-k", 2, "--batch-rows", BATCH)
+    command("label", "--teacher", f"{__name__}:of_batch", *words, "--output", folder / "w.parquet")
+
+
+def _engine(folder: Path) -> None:
+    """Partitions into a folder; what an engine copies to a machine meanwhile goes into a folder of the job, to be seen."""
+    (folder / "tmp").mkdir(parents=True, exist_ok=True)
+    tempfile.tempdir = str(folder / "tmp")
+    tables = ("--validation", inputs() / "v.parquet", "--unlabeled", inputs() / "mixed")
+    command("weigh", "--engine", "local", *tables, "--output", folder / "w")
+
+
+def _weights_folder(folder: Path) -> dict[str, str]:
+    """A digest for every file of the output; what a killed process left elsewhere is not read."""
+    return killing.fingerprint(folder / "w")
 
 
 def _best(folder: Path) -> None:
@@ -166,6 +190,50 @@ def _save(folder: Path) -> None:
     save(compose(debiased, fidelity).fit(evidence), folder / "rule.npz")
 
 
+def _download(folder: Path) -> None:
+    """A published file, from where it is to the folder of a data set."""
+    published = inputs() / "published.bin"
+    md5 = hashlib.md5(published.read_bytes(), usedforsecurity=False).hexdigest()
+    wanted = [originals.Original("published.bin", md5, published.as_uri())]
+    if absent := originals.missing(folder / "originals", wanted):
+        originals.download(folder / "originals", absent)
+    originals.read_original(folder / "originals", wanted[0], unofficial=False)
+
+
+def _originals(folder: Path) -> dict[str, str]:
+    """A digest for every file that was downloaded, but not for the lock beside them."""
+    return killing.fingerprint(folder / "originals")
+
+
+def _report(folder: Path) -> None:
+    """A page of a run that is asked for."""
+    _of_datasets(folder)
+    command("report", folder, "--output", folder / "page.html")
+
+
+class _Here:
+    """A pool of processes that is none."""
+
+    def submit(self, work: Callable[..., Any], *given: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(work(*given))
+        return future
+
+
+@contextmanager
+def _here(*_: Any) -> Iterator[_Here]:
+    yield _Here()
+
+
+def _demo(folder: Path) -> None:
+    """Two short trials of the demo, in this process."""
+    digits.process_pool, digits.TRIALS = _here, 2  # type: ignore[assignment]
+    digits.RECIPE = replace(digits.RECIPE, teacher_epochs=1, student_epochs=1, epochs=1)
+    digits.page = lambda groups, title: "the page is drawn from the runs, and tested elsewhere"
+    folder.mkdir(exist_ok=True)
+    command("demo", "--run", folder / "demo")
+
+
 def _prepared(folder: Path) -> dict[str, str]:
     """A digest for every file that was made of images; they themselves are inputs."""
     return killing.fingerprint(folder / "imagenet" / "prepared-9")
@@ -188,10 +256,13 @@ JOBS = {
         Job("joined weigh", _weigh("--unlabeled", "t", "--unlabeled", "s.parquet"), every=13),
         Job("weigh best", _best, every=6),
         Job("correct", _correct, every=7),
+        Job("label", _label, every=5),
+        Job("weigh by an engine", _engine, _weights_folder, every=5),
         Job("distill", killing.run, every=5),
         Job("distill best", _distill_best, every=40),
         Job("data", _data),
         Job("data of images", _decode, _prepared, every=5),
+        Job("download", _download, _originals),
         Job("export", _export, every=7),
     )
 }
@@ -202,12 +273,13 @@ OTHERS = {  # whose operations are those of the jobs above, but which write othe
         Job("weigh to npz", _weigh("--unlabeled", "u", output="w.npz")),
         Job("weigh to csv", _weigh("--unlabeled", "u", output="w.csv")),
         Job("weigh to pq", _weigh("--unlabeled", "u", output="w.pq")),
-        Job("label", _label),
         Job("plan", _advise("next.parquet")),
         Job("plan in csv", _advise("next.csv")),
         Job("inspect", _inspect),
         Job("save", _save),
         Job("distill of Datasets", _of_datasets),
+        Job("report", _report),
+        Job("demo", _demo),
     )
 }
 TWO_WORKERS = Job("distill with two workers", _two_workers)  # in several processes: see workers.py

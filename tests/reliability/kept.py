@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 KEPT = ROOT / ".reliability" / "proofs.jsonl"  # not in the repository
 CODE = ("wdistill/**/*", "tests/reliability/**/*.py", "tests/*.py")
+DIRTY = "-dirty"  # at the end of a commit from which files differ
 
 
 @dataclass(frozen=True)
@@ -46,20 +47,26 @@ def code() -> str:
 
 @cache
 def commit() -> str:
-    """The commit that is checked out, and whether files differ from it."""
-    words = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    """The commit that is checked out, and whether files of the package or tests differ from it, or are not in it."""
+    head, status = (
+        subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+        for words in (["rev-parse", "--short=7", "HEAD"], ["status", "--porcelain", "--", "wdistill", "tests"])
+    )
+    return head + DIRTY * bool(status)
 
 
 def machine() -> str:
     return f"Python {platform.python_version()}, {platform.machine()}, {len(os.sched_getaffinity(0))} cores"
 
 
-def keep(proof: Proof) -> None:
-    """Keep a proof; only one that holds is worth it."""
+def keep(proof: Proof) -> bool:
+    """Keep a proof, and say whether it was kept: what a dirty tree proves, nobody can replay."""
+    if proof.commit.endswith(DIRTY):
+        return False
     KEPT.parent.mkdir(exist_ok=True)
     with KEPT.open("a") as file:
         file.write(json.dumps(asdict(proof)) + "\n")
+    return True
 
 
 def kept() -> list[Proof]:

@@ -12,6 +12,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -31,6 +32,7 @@ from wdistill.core import store
 from wdistill.datasets.prepared import load_prepared
 from wdistill.report.verify import verify
 from wdistill.runs.checkpoints import Snapshot, read_manifest
+from wdistill.tables.manifest import MANIFEST
 from wdistill.training.export import load_student
 from wdistill.weights.saved import load, to_bytes
 
@@ -71,7 +73,7 @@ def run_again(job: str, folder: Path, victim: Path, wanted: dict[str, str]) -> s
         code = child(folder, lambda operation, path: None, as_command(RUNS[job].run))
     if code:
         return f"ended with {code}"
-    found = results(folder)
+    found = results(folder, RUNS[job].fingerprint)
     different = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
     if different and any(each.is_bad for each in verify(_ours(folder))[1]):
         return ""  # of a finished run: not used again, and `wdistill verify` tells
@@ -79,11 +81,11 @@ def run_again(job: str, folder: Path, victim: Path, wanted: dict[str, str]) -> s
 
 
 def _ours(folder: Path) -> Path:
-    """What `wdistill verify` is given: the folder of a job, or the prepared data in it."""
-    return next(folder.glob("imagenet/prepared-9"), folder)
+    """What `wdistill verify` is given: the folder of a job, or the prepared data or the folder of weights in it."""
+    return next((each for name in ("imagenet/prepared-9", "w") for each in folder.glob(name)), folder)
 
 
-def results(folder: Path) -> dict[str, str]:
+def results(folder: Path, fingerprint: Callable[[Path], dict[str, str]] = fingerprint) -> dict[str, str]:
     """A digest of everything that counts: outputs, or what the newest manifests of a run list, and their states.
 
     Warnings may tell of the damage, and files that only an older manifest lists are not used.
@@ -100,6 +102,21 @@ def results(folder: Path) -> dict[str, str]:
     if "metrics.jsonl" in manifests.get(folder, Snapshot(0, {}, {})).files:
         found["metrics.jsonl"] = _metrics(folder / "metrics.jsonl")
     return found
+
+
+def heal(job: str, folder: Path, victim: Path, wanted: dict[str, str]) -> str:
+    """A folder of weights: whole, or `wdistill verify` says what to remove, and the job makes that anew."""
+    damaged = [state for state in verify(folder / "w")[1] if state.is_bad] if (folder / "w" / MANIFEST).exists() else []
+    if not damaged and (wrong := run_again(job, folder, victim, wanted)):
+        return wrong
+    for path in {Path(name) for state in damaged for name in re.findall(r"remove (\S+)", state.remedy)}:
+        path.unlink(missing_ok=True)
+    code = child(folder, lambda operation, path: None, as_command(RUNS[job].run))
+    if code:
+        return f"after what verify says, it ended with {code}"
+    found = RUNS[job].fingerprint(folder)
+    different = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
+    return f"other bytes after what verify says: {', '.join(different[:3])}" if different else ""
 
 
 def _digest(path: Path) -> str:
@@ -141,6 +158,20 @@ def read_page(job: str, folder: Path, victim: Path, wanted: bytes) -> str:
     """A page: verified as whole only if it is the same."""
     found = victim.read_bytes() if victim.exists() else b""
     return "" if found == wanted or any(each.is_bad for each in verify(folder)[1]) else "another page"
+
+
+def make_again(job: str, folder: Path, victim: Path, wanted: dict[str, str]) -> str:
+    """A file that is looked at before it is used or replaced: damaged, it is refused until it is removed."""
+    name = victim.relative_to(folder).as_posix()
+    for remove, right in ((False, (0, 2)), (True, (0,))):
+        if remove:
+            victim.unlink(missing_ok=True)
+        code = child(folder, lambda operation, path: None, as_command(RUNS[job].run))
+        if code not in right:
+            return f"ended with {code}"
+        if code == 0 and fingerprint(folder).get(name) != wanted[name]:
+            return "other contents"
+    return ""
 
 
 def read_arrays(job: str, folder: Path, victim: Path, wanted: bytes) -> str:
@@ -271,7 +302,7 @@ def again(job: str, made: Path) -> dict[str, str]:
     """What a job comes to when nothing is damaged."""
     fresh = made.with_name(f"{made.name}, fresh")
     assert child(fresh, lambda operation, path: None, as_command(RUNS[job].run)) == 0
-    return results(fresh)
+    return results(fresh, RUNS[job].fingerprint)
 
 
 def _rows(job: str, folder: Path) -> list[dict[str, Any]]:
@@ -281,38 +312,50 @@ def _rows(job: str, folder: Path) -> list[dict[str, Any]]:
     return [batch.to_pydict() for batch in read_batches(path)]
 
 
+def _files(job: str, folder: Path) -> dict[str, str]:
+    return fingerprint(folder)
+
+
 def _page(job: str, folder: Path) -> bytes:
     return (folder / "report.html").read_bytes()
 
 
-RUN, TABLES = ("distill",), ("joined weigh",)
+RUN, TABLES, ENGINE = ("distill",), ("joined weigh",), ("weigh by an engine",)
+WEIGHTS = ("weigh", "weigh best", "weigh to npz", "weigh to pq", "correct", "label", "plan")
+UNFINISHED = ("joined weigh", "label", "weigh by an engine", "distill", "data", "download", "export")
 GATES = {
     gate.sample: gate
     for gate in (
-        Gate("w.parquet", read_weights, _rows, ("weigh", "weigh best", "weigh to npz", "weigh to pq", "correct", "plan")),
+        Gate("w.parquet", read_weights, _rows, WEIGHTS),
         Gate("w.csv", run_again, again, ("weigh to csv", "plan in csv")),
         Gate("w.svg", run_again, again, ("inspect",)),
         Gate("rule.npz", read_rule, lambda job, folder: _rule(folder), ("save",)),
-        Gate("w.parquet.parts/job.json", run_again, again, killed=("joined weigh", "correct")),
-        Gate("w.parquet.parts/part-000000.0.parquet", run_again, again, killed=TABLES),
+        Gate("w.parquet.parts/job.json", run_again, again, killed=("joined weigh", "correct", "label")),
+        Gate("w.parquet.parts/part-000000.0.parquet", run_again, again, killed=("joined weigh", "correct", "label")),
+        Gate("w/_manifest.json", heal, again, ENGINE),
+        Gate(f"w/part-000000-{'0' * 16}-{'0' * 16}.parquet", heal, again, ENGINE, ENGINE),
+        Gate(f"w/_part-000000-{'0' * 16}.json", heal, again, killed=ENGINE),
+        Gate("tmp/wdistill-0/part-000000.0.parquet", heal, again, killed=ENGINE),
         Gate("w.parquet.parts/aligned-000000.0/rows-000000", run_again, again, killed=TABLES),
         Gate("w.parquet.answers/aligned-tables.0/answers.parquet", run_again, again, killed=("correct",)),
         Gate("w.parquet.parts/scratch.0/keys-0", run_again, again, killed=TABLES),
-        Gate("w.parquet.parts/lock", run_again, again, killed=("joined weigh", "distill")),
+        Gate("w.parquet.parts/lock", run_again, again, killed=("joined weigh", "label", "distill")),
         Gate("generation-000001.json", run_again, again, RUN, RUN),
         Gate("teacher/parameters.safetensors", run_again, again, RUN, RUN),
         Gate("labels/unlabeled-000000.parquet", run_again, again, ("distill", "distill best")),
         Gate("arms/debiased/weights/00001.parquet", run_again, again, RUN, RUN),
         Gate("metrics.jsonl", run_again, again, RUN),
         Gate("report.html", read_page, _page, RUN),
+        Gate("page.html", make_again, _files, ("report",)),
         Gate(".inputs/inputs.json", run_again, again, killed=("distill of Datasets",)),
         Gate("data/train.inputs.npy", read_arrays, lambda job, folder: _arrays(folder), ("data", "data of images")),
         Gate("imagenet/prepared-9/train.inputs.part", run_again, again, killed=("data of images",)),
         Gate("data/dataset.json", read_arrays, lambda job, folder: _arrays(folder), ("data", "data of images")),
         Gate("data/owner.txt", run_again, again, ("data",), ("data", "data of images")),
+        Gate("originals/published.bin", make_again, _files, ("download",)),
         Gate("student/student.safetensors", read_student, lambda job, folder: _parameters(folder), ("export",)),
         Gate("student/student.json", read_student, lambda job, folder: _parameters(folder), ("export",)),
-        Gate(".w.parquet.1.0123456789abcdef.tmp", run_again, again, killed=("joined weigh", "distill", "data", "export")),
+        Gate(".w.parquet.1.0123456789abcdef.tmp", run_again, again, killed=UNFINISHED),
     )
 }
 

@@ -7,6 +7,7 @@ student.md      its model card, where one was given
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,20 @@ from wdistill.core.errors import FileError, bad_value, unreadable, wrong_extensi
 from wdistill.core.paths import as_path, refuse_remote
 
 EXTENSION = ".skops"
-FAULTS = (BadZipFile, KeyError, ValueError, TypeError, AttributeError, ImportError, EOFError, RecursionError)
+FAULTS = (  # of damaged archives, and of what skops makes of them
+    BadZipFile,
+    zlib.error,
+    RuntimeError,  # a flag says that it is encrypted, or compressed in another way
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    ImportError,
+    EOFError,
+    OSError,
+    MemoryError,
+)
 
 
 def save_student(student: Any, path: str | os.PathLike[str], card: str | None = None) -> tuple[str, ...]:
@@ -63,7 +77,7 @@ def load_student(path: str | os.PathLike[str], trusted: Collection[str] = ()) ->
     try:
         content = path.read_bytes()
         unknown = sorted({*io.get_untrusted_types(data=content)} - {*trusted})
-    except (OSError, *FAULTS) as error:
+    except FAULTS as error:
         raise _damaged(path, error) from None
     if unknown:
         what, expected = "the file names types that nobody vouched for", "types of scikit-learn and NumPy that skops knows"

@@ -204,9 +204,19 @@ def incomplete(folder: Path, originals: Sequence[Original], found: str, remedy: 
 
 
 def download(folder: Path, wanted: Sequence[Original]) -> None:
-    """Download files; a file gets its name once its digest is right."""
+    """Download files; a file gets its name once its digest is right. What a killed download left is removed."""
     store.make_folder(folder, parents=True)
-    for original in wanted:
+    with store.lock(folder):
+        try:
+            for path in store.unfinished_writes(folder, *(original.name for original in wanted)):
+                store.remove(path)
+            _fetch_all(folder, wanted)
+        finally:
+            store.remove(folder / "lock", scratch=True)
+
+
+def _fetch_all(folder: Path, wanted: Sequence[Original]) -> None:
+    for original in missing(folder, wanted):  # another process may have been faster
         try:
             _fetch(original, folder / original.name)
         except _DownloadError as error:
