@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from cleanlab.rank import get_label_quality_scores
 
-from wdistill.adapters.table import TargetTable
+from wdistill.adapters.target_table import TargetTable
 from wdistill.answers.frames import as_files
 from wdistill.core import checks
 from wdistill.core.errors import bad_input, bad_value

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback
 
 from wdistill.adapters.refresh import Refresh
-from wdistill.adapters.table import TARGETS, WEIGHT, TargetTable
+from wdistill.adapters.target_table import TARGETS, WEIGHT, TargetTable
 from wdistill.adapters.torch import WithTargets, apart
 from wdistill.core.errors import bad_value, wrong_shape
 from wdistill.training.batch import logits_of
