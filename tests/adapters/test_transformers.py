@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ from wdistill.adapters.refresh import Gold, Pool, Refresh, weights_of  # noqa: E
 from wdistill.adapters.table import TargetTable, read_targets  # noqa: E402
 from wdistill.adapters.torch import WithTargets  # noqa: E402
 from wdistill.adapters.transformers import RefreshWeights, WeightedTrainer, to_dataset  # noqa: E402
-from wdistill.core.errors import ConfigError, InputError  # noqa: E402
+from wdistill.adapters.weights_file import save_weights  # noqa: E402
+from wdistill.core.errors import CheckpointError, ConfigError, FileError, InputError  # noqa: E402
 
 torch.set_num_threads(1)
 transformers.utils.logging.set_verbosity_error()
@@ -281,17 +283,69 @@ def test_weights_are_those_of_the_core_after_every_second_epoch(tmp_path: Path) 
         RefreshWeights(refresh, every=0)
 
 
-def test_a_resumed_run_has_the_weights_it_had(tmp_path: Path) -> None:
-    def run(epochs: int, **others: Any) -> tuple[NDArray[np.float32], WithTargets]:
-        model, data = bert(), to_dataset(table_of(16), rows_of(16))
-        args = arguments(tmp_path, num_train_epochs=epochs, save_strategy="epoch")
-        callbacks = [RefreshWeights(Refresh(data, debiased, *gold_and_pool(16)))]
-        WeightedTrainer(model, args, data_collator=padded, train_dataset=data, callbacks=callbacks).train(**others)
-        return parameters(model), data
+EPOCH = 4  # steps: 16 rows in batches of 4
+RESUMED = [  # every so many epochs; when checkpoints are made; that from which training is resumed
+    (1, {"save_strategy": "epoch"}, EPOCH),
+    (2, {"save_strategy": "epoch"}, 3 * EPOCH),  # the weights are those of epoch 2
+    (2, {"save_strategy": "steps", "save_steps": 2}, 2 * EPOCH),  # saved before the epoch's end was told
+    (2, {"save_strategy": "steps", "save_steps": 3}, 9),  # in the middle of epoch 3
+    (1, {"save_strategy": "steps", "save_steps": 3}, 3),
+]
 
-    whole, _ = run(2)
-    again, _ = run(2, resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
+
+def trained(folder: Path, saving: dict[str, Any], callback: Any, **resumed: Any) -> NDArray[np.float32]:
+    """The parameters after four epochs."""
+    model, data = bert(), to_dataset(table_of(16), rows_of(16))
+    args = arguments(folder, num_train_epochs=4, **saving)
+    callbacks = [callback(Refresh(data, debiased, *gold_and_pool(16)))]
+    trainer = WeightedTrainer(model, args, data_collator=padded, train_dataset=data, callbacks=callbacks)
+    trainer.train(**resumed)
+    return parameters(model)
+
+
+@pytest.mark.parametrize(("every", "saving", "step"), RESUMED)
+def test_a_resumed_run_has_the_weights_it_had(every: int, saving: dict[str, Any], step: int, tmp_path: Path) -> None:
+    callback = partial(RefreshWeights, every=every)
+    whole = trained(tmp_path, saving, callback)
+    again = trained(tmp_path, saving, callback, resume_from_checkpoint=str(tmp_path / f"checkpoint-{step}"))
     assert np.array_equal(whole, again)
+    assert np.array_equal(whole, trained(tmp_path, saving, callback, resume_from_checkpoint=True))
+
+
+class Estimated(RefreshWeights):
+    """The naive resumption: weights of the student as it is, in place of those it was trained with."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self.checkpoint:
+            self.refresh(kwargs["model"])
+
+
+@pytest.mark.parametrize(("every", "saving", "step"), [RESUMED[1], RESUMED[3]])
+def test_weights_of_the_resumed_student_would_be_others(
+    every: int, saving: dict[str, Any], step: int, tmp_path: Path
+) -> None:
+    whole = trained(tmp_path, saving, partial(RefreshWeights, every=every))
+    folder = str(tmp_path / f"checkpoint-{step}")
+    naive = trained(tmp_path, saving, partial(Estimated, every=every), resume_from_checkpoint=folder)
+    assert np.abs(naive - whole).max() > 1e-5
+
+
+def test_a_checkpoint_without_weights_or_with_those_of_other_rows_is_refused(tmp_path: Path) -> None:
+    saving = {"save_strategy": "epoch"}
+    trained(tmp_path, saving, RefreshWeights)
+    checkpoint = tmp_path / "checkpoint-8"
+    file = checkpoint / "wdistill_weights.safetensors"
+    other = TargetTable(np.arange(16) + 1, table_of(16).targets, table_of(16).weight)
+    save_weights(WithTargets(rows_of(16), other, other.ids), 2, checkpoint)
+    with pytest.raises(CheckpointError, match="weights of other rows"):
+        trained(tmp_path, saving, RefreshWeights, resume_from_checkpoint=str(checkpoint))
+    for content in (b"", file.read_bytes()[:60]):
+        file.write_bytes(content)
+        with pytest.raises(CheckpointError, match="not a safetensors file"):
+            trained(tmp_path, saving, RefreshWeights, resume_from_checkpoint=str(checkpoint))
+    file.unlink()
+    with pytest.raises(FileError, match="this checkpoint has no weights"):
+        trained(tmp_path, saving, RefreshWeights, resume_from_checkpoint=str(checkpoint))
 
 
 # from a file to a student ----------------------------------------------------------------------------------------------
