@@ -23,6 +23,7 @@ from torch.utils.data import DataLoader  # noqa: E402
 from transformers import Trainer, TrainerCallback  # noqa: E402
 
 from tests.adapters.trainer_steps import CLASSES, RATE, arguments, bert, padded, parameters, rows_of, step, table_of  # noqa: E402
+from tests.adapters.trainer_steps import Naive as MeanOfBatches  # noqa: E402
 from tests.texts import reviews  # noqa: E402
 from wdistill import debiased  # noqa: E402
 from wdistill.adapters.refresh import Gold, Pool, Refresh, weights_of  # noqa: E402
@@ -59,19 +60,29 @@ def plain_step(rows: int) -> NDArray[np.float32]:
 def test_a_step_is_that_of_a_plain_loop(batch: int, accumulation: int, across: bool, tmp_path: Path) -> None:
     """5, 5, 5 and 1 rows too: the last batch counts by its row."""
     found = step(tmp_path, 16, batch, accumulation, average_tokens_across_devices=across)
-    np.testing.assert_allclose(found, plain_step(16), atol=1e-6)
+    np.testing.assert_allclose(found, plain_step(16), rtol=0, atol=1e-6)
     assert np.abs(found - parameters(bert())).max() > 0.01, "a step that can be seen"
 
 
 def test_two_processes_take_the_step_of_one(tmp_path: Path) -> None:
-    """14:4:2 are 4 + 4 rows in one process, 4 + 2 in the other."""
-    cases = ["16:8:1", "16:2:4", "14:4:2"]
+    """14:4:2 are 4 + 4 rows in one process, 4 + 2 in the other: the mean of every batch would be another step."""
+    sizes = ["16:8:1", "16:2:4", "14:4:2"]
+    cases = [*(f"{each}:{how}" for each in sizes for how in ("across", "each")), "14:4:2:naive"]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     run = [*command, "-m", "tests.adapters.trainer_steps", str(tmp_path), *cases]
     done = subprocess.run(run, cwd=Path(__file__).parents[2], capture_output=True, encoding="utf-8", timeout=120)
     assert done.returncode == 0, done.stderr
-    for case in cases:
-        np.testing.assert_allclose(np.load(tmp_path / f"{case}.npy"), plain_step(int(case.split(":")[0])), atol=1e-6)
+    *found, naive = (np.load(tmp_path / f"{case}.npy") - plain_step(int(case.split(":")[0])) for case in cases)
+    assert np.abs(found).max() < 1e-6 < 1e-3 < np.abs(naive).max()
+
+
+@pytest.mark.parametrize(("batch", "right"), [(4, True), (5, False)])
+def test_the_mean_of_each_batch_would_be_another_step_where_the_last_is_short(
+    batch: int, right: bool, tmp_path: Path
+) -> None:
+    naive = step(tmp_path, 16, batch, 4, MeanOfBatches)
+    assert (np.abs(naive - plain_step(16)).max() < 1e-6) == right
+    assert right or np.abs(naive - plain_step(16)).max() > 1e-3
 
 
 class Naive(Trainer):
@@ -100,7 +111,7 @@ def test_soft_targets_named_labels_would_make_the_gradient_four_times_too_large(
     wanted = moved(Naive, tmp_path, 1)
     naive = moved(Naive, tmp_path, 4)
     assert (naive @ wanted) / (wanted @ wanted) == pytest.approx(4.0, abs=1e-3)
-    np.testing.assert_allclose(moved(WeightedTrainer, tmp_path, 4), wanted, atol=1e-6)
+    np.testing.assert_allclose(moved(WeightedTrainer, tmp_path, 4), wanted, rtol=0, atol=1e-6)
 
 
 # the columns -----------------------------------------------------------------------------------------------------------
@@ -184,8 +195,16 @@ def test_gold_is_evaluated_by_its_labels_and_targets_by_the_weighted_loss(tmp_pa
     both = trainer.evaluate(to_dataset(table, gold))
     assert both["eval_loss"] == pytest.approx(weighted, abs=1e-6) and seen[2].tolist() == seen[0].tolist()
     found = trainer.predict(rows)
-    np.testing.assert_allclose(found.predictions, logits.numpy(), atol=1e-6)
+    np.testing.assert_allclose(found.predictions, logits.numpy(), rtol=0, atol=1e-6)
     assert found.label_ids is None
+
+
+def test_with_names_of_labels_set_rows_that_have_labels_alone_would_not_be_evaluated(tmp_path: Path) -> None:
+    gold = [{**row, "labels": i % CLASSES} for i, row in enumerate(rows_of(8))]
+    names = {"label_names": ["labels", "targets", "weight"]}
+    naive = Trainer(bert(), arguments(tmp_path, **names), data_collator=padded).evaluate(gold)
+    ours = WeightedTrainer(bert(), arguments(tmp_path, **names), data_collator=padded).evaluate(gold)
+    assert "eval_loss" not in naive and ours["eval_loss"] > 0
 
 
 class Unlabeled(torch.nn.Module):
@@ -207,10 +226,10 @@ def test_a_module_whose_forward_has_no_labels_is_evaluated_by_the_weighted_loss(
         wanted, logits = mean_loss(model.eval(), 8).item(), model(batch["input_ids"], batch["attention_mask"]).logits.numpy()
     assert trainer.evaluate(data)["eval_loss"] == pytest.approx(wanted, abs=1e-6)
     found = trainer.predict(data)
-    np.testing.assert_allclose(found.predictions, logits, atol=1e-6)
+    np.testing.assert_allclose(found.predictions, logits, rtol=0, atol=1e-6)
     assert np.array_equal(found.label_ids, table.targets.astype(np.float32))
     without = trainer.predict(rows)
-    np.testing.assert_allclose(without.predictions, logits, atol=1e-6)
+    np.testing.assert_allclose(without.predictions, logits, rtol=0, atol=1e-6)
     assert without.label_ids is None
 
 
