@@ -189,6 +189,24 @@ def test_a_booster_that_stopped_early_predicts_with_all_its_trees_once_it_is_loa
     assert again.num_boosted_rounds() < 60 and np.array_equal(said(again, held).astype(float), ours.predict_proba(held))
 
 
+@both
+@pytest.mark.parametrize("where", ["fit", "parameters"])
+@pytest.mark.parametrize("save_best", [False, True])
+def test_a_booster_ends_at_its_best_round_also_by_the_user_s_own_early_stopping(
+    classes: int, where: str, save_best: bool
+) -> None:
+    (inputs, targets, weight), (held, taught, _) = trees.rows(classes), trees.rows(classes, seed=1, n=80)
+    steps = {"n_estimators": 60, "learning_rate": 0.6}
+    wanted = student(**steps, early_stopping_rounds=5).fit(inputs, targets, weight, eval_set=[(held, taught)])
+    own = [xgboost.callback.EarlyStopping(rounds=5, save_best=save_best)]
+    called = student(**steps, **({"callbacks": own} if where == "parameters" else {}))
+    called.fit(inputs, targets, weight, eval_set=[(held, taught)], callbacks=own if where == "fit" else ())
+    assert called.booster_.num_boosted_rounds() == wanted.booster_.num_boosted_rounds() < 60
+    loaded = xgboost.Booster(model_file=called.booster_.save_raw())
+    assert np.array_equal(called.predict_proba(held), wanted.predict_proba(held))
+    assert np.array_equal(trees.as_matrix(said(loaded, held)), trees.as_matrix(said(wanted.booster_, held)))
+
+
 def test_another_hessian_makes_other_steps() -> None:
     inputs, targets, weight = trees.rows(3)
     initial = np.log(np.average(targets, axis=0, weights=weight)).tolist()
