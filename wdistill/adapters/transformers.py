@@ -32,7 +32,10 @@ class WeightedTrainer(Trainer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not hasattr(Trainer, "loss_is_scaled_for_ga"):
-            found, expected = "an older version", "5.19 or newer: before, losses are divided once more when accumulated"
+            found, expected = (
+                "an older version",
+                "5.23 or newer: older ones divide losses once more when gradients accumulate",
+            )
             raise bad_value(
                 "a Trainer that cannot be told", "transformers", found, expected, "pip install 'wdistill[transformers]'"
             )
