@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import wdistill
 from tests.tables import columns, write
-from wdistill import InputError, cli
+from wdistill import FileError, InputError, cli
 from wdistill.adapters.table import TargetTable, read_targets
 
 IDS = ["a", "b", "c"]
@@ -124,3 +125,64 @@ def test_tables_of_arrow_without_weights_count_every_row_once() -> None:
     assert (found.weight == 1).all() and np.array_equal(found.targets, TARGETS)
     with pytest.raises(InputError, match="no targets and no weights"):
         read_targets({"id": [1, 2], "x": [1.0, 2.0]})
+
+
+@pytest.fixture
+def weighed(tmp_path: Path) -> Path:
+    """Rows in three files, in the folder `u`, and what `weigh --engine` makes of them: weights and best targets."""
+    write(tmp_path / "gold.parquet", columns(1, 60))
+    for number in range(3):
+        rows = columns(2 + number, 40, first=1000 * (number + 1))
+        write(tmp_path / "u" / f"{number}.parquet", {name: rows[name] for name in ("id", "teacher", "student")})
+    (tmp_path / "u" / "_SUCCESS").write_text("as Spark leaves it")
+    tables = ["--validation", str(tmp_path / "gold.parquet"), "--unlabeled", str(tmp_path / "u")]
+    for options in (["--rule", "debiased"], ["--method", "best"]):
+        named = [*options, "--classes", "a,b,c,d", "--engine", "local", "--output", str(tmp_path / options[1])]
+        assert cli.main(["weigh", *tables, *named]) == 0
+    return tmp_path
+
+
+@pytest.mark.parametrize("form", ["{}", "{}/*", "{}/*.parquet"])
+def test_a_folder_of_an_engine_is_read_whole_and_as_a_glob(weighed: Path, form: str) -> None:
+    assert (weighed / "best" / "_manifest.json").exists()
+    tables = [columns(2 + number, 40, first=1000 * (number + 1)) for number in range(3)]
+    teacher = {name: np.concatenate([each[name] for each in tables]) for name in ("id", "teacher")}
+    best = read_targets(form.format(weighed / "best"))
+    parts = [pq.read_table(path) for path in sorted((weighed / "best").glob("*.parquet"))]
+    assert len(best) == 120 and best.classes == tuple("abcd")
+    assert np.array_equal(best.targets, np.concatenate([np.stack(part["targets"].to_numpy()) for part in parts]))
+    found = read_targets(form.format(weighed / "debiased"), teacher=form.format(weighed / "u"))
+    rows = found.select(teacher["id"])
+    assert np.allclose(rows.targets, teacher["teacher"], atol=1e-7) and 0 < rows.weight.min() < 1
+    assert found.classes == tuple("abcd")
+
+
+def test_a_folder_of_an_engine_that_is_not_whole_is_refused(weighed: Path) -> None:
+    lost = sorted((weighed / "best").glob("*.parquet"))[1]
+    kept = read_targets(lost)
+    assert len(kept) == 40 and kept.classes == tuple("abcd")
+    lost.unlink()
+    with pytest.raises(FileError, match=f"(?s)the folder is not whole.*{lost.name}"):
+        read_targets(weighed / "best")
+    assert len(read_targets(f"{weighed}/best/*")) == 80  # what was asked for
+    (weighed / "best" / "_manifest.json").rename(weighed / "best" / "_part-000000-0.json")
+    with pytest.raises(FileError, match=r"(?s)the folder is not whole.*run the command again"):
+        read_targets(weighed / "best")
+
+
+def test_files_of_one_folder_name_the_same_classes(tmp_path: Path) -> None:
+    for name, classes, first in (("a", "good,bad", 0), ("b", "bad,good", 100)):
+        answers = {"id": np.arange(first, first + 100), "label": np.array(["good", "bad", "good", "good"] * 25)}
+        gold = {"id": answers["id"][:40], "label": np.array(["good", "bad", "good", "bad"] * 10)}
+        files = [str(write(tmp_path / f"{name}-{each}.parquet", rows)) for each, rows in (("u", answers), ("v", gold))]
+        (tmp_path / "out").mkdir(exist_ok=True)
+        options = ["--output", str(tmp_path / "out" / f"{name}.parquet"), "--classes", classes]
+        assert cli.main(["correct", "--answers", files[0], "--gold", files[1], *options]) == 0
+    assert read_targets(tmp_path / "out" / "b.parquet").classes == ("bad", "good")
+    with pytest.raises(InputError, match=r"(?s)b\.parquet: .* other classes.*found: bad, good.*good, bad, as in .*/a\."):
+        read_targets(tmp_path / "out")
+
+
+def test_no_adapter_is_longer_than_150_lines() -> None:
+    files = (Path(wdistill.__file__).parent / "adapters").glob("*.py")
+    assert {path.name: count for path in files if (count := len(path.read_text().splitlines())) > 150} == {}

@@ -42,3 +42,29 @@ def test_numba_has_an_upper_bound_and_the_tested_version_is_below_it() -> None:
 def test_constraints_are_exact_versions_and_name_no_host() -> None:
     lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
     assert lines and all(re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][A-Za-z0-9.]*", line) for line in lines)
+
+
+TRAINERS = (
+    *("sklearn", "lightgbm", "xgboost", "transformers", "lightning", "keras"),
+    *("skorch", "cleanlab", "snorkel", "onnx", "skops", "adapters"),
+)
+
+
+def bounds(wanted: str) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    """Name, lowest version, and the first that is too high."""
+    match = re.fullmatch(r"([\w-]+)>=([\d.]+),<([\d.]+)", wanted)
+    assert match, f"{wanted}: not bounded on both sides"
+    return match[1], *(tuple(map(int, each.split("."))) for each in (match[2], match[3]))  # type: ignore[return-value]
+
+
+def test_trainers_are_bounded_to_the_versions_that_are_tested() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    lines = [line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line]
+    tested = {name: tuple(map(int, re.findall(r"\d+", version))) for name, version in lines}
+    for extra in TRAINERS:
+        for name, low, high in (bounds(each) for each in extras[extra] if not each.startswith("wdistill[")):
+            version = tested["xgboost-cpu" if name == "xgboost" else name]
+            assert low == version[: len(low)] < high, f"{extra}: {name} {version}"
+    for each in (*extras["torch"], *extras["methods"]):
+        name, low, high = bounds(each)
+        assert low <= tested[name] < high, each

@@ -451,6 +451,19 @@ def test_files_without_rows_are_passed_over(tmp_path: Path) -> None:
     assert list(table(tmp_path / "b0").chunks(["teacher"])) == []
 
 
+def test_names_that_begin_with_a_dot_or_a_line_are_left_out_unless_a_glob_begins_so(tmp_path: Path) -> None:
+    for name in ("a.parquet", ".b.parquet", "_c.parquet"):
+        write(tmp_path / name)
+    (tmp_path / "_SUCCESS").touch()
+    for text, names in (("", ["a.parquet"]), ("*", ["a.parquet"]), ("_*.parquet", ["_c.parquet"])):
+        (table,) = open_tables([f"{tmp_path}/{text}"], option="--unlabeled")
+        assert [path.name for path in table.files] == names
+    (tmp_path / "a.parquet").unlink()
+    for text in ("", "*"):
+        with pytest.raises(FileError, match="there are no files here"):
+            open_tables([f"{tmp_path}/{text}"], option="--unlabeled")
+
+
 def test_formats_do_not_mix_in_one_table(tmp_path: Path) -> None:
     write(tmp_path / "a.csv")
     path = write(tmp_path / "b.parquet")

@@ -34,8 +34,8 @@ def issues_of(ids: np.ndarray, pred_probs: np.ndarray, labels: np.ndarray, gold:
     """A table of all given labels, as CleanLearning takes it."""
     # --- wdistill
     teacher = teacher_from_pred_probs(ids, pred_probs)
-    table = read_targets(wdistill.correct(teacher, gold, rows=rows, classes=CLASSES, inputs="inputs")).select(ids)
-    return label_issues(table, labels)
+    table = read_targets(wdistill.correct(teacher, gold, rows=rows, classes=CLASSES, inputs="inputs"))
+    return label_issues(table, ids, labels)
     # ---
 
 

@@ -42,6 +42,7 @@ TRAPS = (
     "a short last batch counts as a whole one where gradients accumulate",
     "processes with batches of different sizes count alike",
     "with label_names set, rows that have labels alone are not evaluated",
+    "weights of a refresh are lost when a run is resumed",
 )
 TRIALS = range(5)
 BASE = "teacher's targets + gold"

@@ -2,8 +2,9 @@
 
     python -m torch.distributed.run --nproc-per-node 2 … -m tests.adapters.lightning_steps FOLDER
 
-writes the parameters after a step: FOLDER/equal.npy of rows that Lightning deals out, uneven.npy and naive.npy of 10 rows
-in the first process and 6 in the second, with the mean of every batch in the naive one.
+writes the parameters after a step: FOLDER/equal.npy of rows that Lightning deals out, and position.npy of the same rows with
+targets by their place in the table; uneven.npy and naive.npy of 10 rows in the first process and 6 in the second, with the
+mean of every batch in the naive one.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
 from wdistill.adapters.lightning import WeightedStep
 from wdistill.adapters.table import TargetTable
 from wdistill.adapters.torch import WithTargets
 from wdistill.training.losses import weighted_loss
 
-ROWS, WIDTH, CLASSES, RATE = 16, 5, 3, 0.5
+ROWS, WIDTH, CLASSES, RATE = 16, 5, 3, 1.0
 
 
 class Plain(LightningModule):
@@ -52,6 +53,16 @@ class Naive(Plain):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         x, targets, weight = batch
+        return weighted_loss(self(x), targets, weight)
+
+
+class ByPosition(Plain):
+    """Batches of inputs alone; their targets and weights are the next ones of the table, as rows in order would have it."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        (x,), table = batch, table_of()
+        rows = slice(batch_idx * len(x), (batch_idx + 1) * len(x))
+        targets, weight = torch.tensor(table.targets[rows]).float(), torch.tensor(table.weight[rows]).float()
         return weighted_loss(self(x), targets, weight)
 
 
@@ -85,6 +96,8 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     both = {"devices": 2, "strategy": "ddp"}
     found = {"equal": after(Student(), DataLoader(data_of(), 8, shuffle=True), **both)}
+    in_order = DataLoader(TensorDataset(inputs()), 8, shuffle=False)
+    found["position"] = after(ByPosition(), in_order, **both)
     first = torch.distributed.get_rank() == 0
     mine = range(10) if first else range(10, ROWS)
     for name, module in (("uneven", Student()), ("naive", Naive())):

@@ -65,28 +65,41 @@ def test_pred_probs_as_a_teacher_are_corrected_as_the_core_does(found: Answers) 
 def test_scores_and_issues_are_those_of_cleanlab_on_the_targets(found: Answers) -> None:
     table = read_targets(found.targets)
     labels = noisy(found, table.ids.astype(int))
-    issues = label_issues(table, labels)
+    issues = label_issues(table, table.ids, labels)
     numbers = np.searchsorted(np.array(table.classes), labels)
     assert np.array_equal(issues["label_quality"], table.targets[np.arange(len(table)), numbers])
     assert np.array_equal(issues["given_label"], numbers) and list(issues.index) == list(table.ids)
     assert np.array_equal(
         issues["is_label_issue"], find_label_issues(numbers, table.targets, filter_by="predicted_neq_given")
     )
-    margin = label_issues(table, labels, method="normalized_margin")["label_quality"]
+    margin = label_issues(table, table.ids, labels, method="normalized_margin")["label_quality"]
     assert np.array_equal(margin, get_label_quality_scores(numbers, table.targets, method="normalized_margin"))
+
+
+def test_scores_are_of_the_labels_with_the_same_ids_where_a_position_would_be_another_row(found: Answers) -> None:
+    table = read_targets(found.targets)
+    labels = noisy(found, table.ids.astype(int))
+    order = np.random.default_rng(0).permutation(len(table))
+    issues = label_issues(table, table.ids[order], labels[order])
+    pd.testing.assert_frame_equal(issues, label_issues(table, table.ids, labels).iloc[order])
+    numbers = np.searchsorted(np.array(table.classes), labels[order])
+    naive = get_label_quality_scores(numbers, table.targets)
+    assert np.abs(naive - issues["label_quality"]).mean() > 0.2
+    with pytest.raises(InputError, match="rows without targets"):
+        label_issues(table, [*table.ids[1:], "elsewhere"], labels)
 
 
 def test_gold_rows_have_the_quality_that_their_truth_says(found: Answers) -> None:
     table = read_targets(found.targets).select(found.gold)
     labels = noisy(found, found.gold)
-    assert np.array_equal(label_issues(table, labels)["label_quality"] == 1, labels == found.labels[found.gold])
+    assert np.array_equal(label_issues(table, table.ids, labels)["label_quality"] == 1, labels == found.labels[found.gold])
 
 
 def test_cleanlab_trains_on_the_labels_that_are_left_and_learns_more_than_from_all(found: Answers) -> None:
     table = read_targets(found.targets)
     rows = table.ids.astype(int)
     labels = noisy(found, rows)
-    issues = label_issues(table, labels)
+    issues = label_issues(table, table.ids, labels)
     numbers = np.searchsorted(np.array(table.classes), labels)
     student = CleanLearning(LogisticRegression(max_iter=500), verbose=False)
     student.fit(found.inputs[rows], numbers, label_issues=issues)
@@ -107,7 +120,7 @@ def test_the_teachers_own_probabilities_find_no_issue_in_its_own_labels(found: A
     table = read_targets(found.targets).select(rows)
     names = np.array(table.classes)
     assert roc_auc_score(~wrong, quality) > 0.7
-    doubted = label_issues(table, names[own.argmax(axis=1)])["is_label_issue"].to_numpy()
+    doubted = label_issues(table, table.ids, names[own.argmax(axis=1)])["is_label_issue"].to_numpy()
     assert doubted.any() and wrong[doubted].mean() > 2 * wrong.mean()
 
 
@@ -123,9 +136,9 @@ def test_a_score_of_1_is_good_and_the_error_would_rank_the_wrong_way_round(found
 def test_labels_that_do_not_fit_the_table_are_refused(found: Answers) -> None:
     table = read_targets(found.targets)
     with pytest.raises(InputError, match="number of rows"):
-        label_issues(table, found.labels[:3])
+        label_issues(table, table.ids, found.labels[:3])
     with pytest.raises(InputError, match="not in the class list"):
-        label_issues(table, np.full(len(table), "digit 10"))
+        label_issues(table, table.ids, np.full(len(table), "digit 10"))
     with pytest.raises(InputError, match="sum to 1"):
         teacher_from_pred_probs([1, 2], np.array([[0.5, 0.6], [0.5, 0.5]]))
 
@@ -140,4 +153,4 @@ def test_weights_without_estimated_errors_are_refused(found: Answers) -> None:
 
 def test_numbers_are_labels_where_classes_have_no_names() -> None:
     table = TargetTable(np.array(["a", "b"]), np.array([[0.9, 0.1], [0.6, 0.4]]), np.ones(2))
-    assert label_issues(table, [0, 1])["is_label_issue"].tolist() == [False, True]
+    assert label_issues(table, table.ids, [0, 1])["is_label_issue"].tolist() == [False, True]

@@ -182,6 +182,31 @@ def test_without_the_factor_of_the_hessian_the_steps_are_others() -> None:
     assert np.abs(naive - theirs).max() > 0.02
 
 
+def test_the_library_s_metric_stops_by_labels_and_without_weights() -> None:
+    """The rows that count say that trees help; the others, of weight 0, that they do not."""
+    inputs, targets, weight, held, taught, counts = trees.rows_to_stop_by()
+    kept = weight > 0
+    initial = initial_scores(targets[kept], weight[kept])
+
+    def objective(scores: Any, _: Any) -> Any:
+        return derivatives(scores + initial, targets[kept], weight[kept], 1.5)
+
+    data = lightgbm.Dataset(inputs[kept], targets[kept].argmax(axis=1))
+    judged = lightgbm.Dataset(held, taught.argmax(axis=1), data)
+
+    def by_labels(scores: Any, dataset: Any) -> Any:  # multi_logloss itself takes these scores for probabilities
+        truth = np.eye(3)[dataset.get_label().astype(int)]
+        return "by labels", cross_entropy(scores + initial, truth, np.ones(len(truth))), False
+
+    settings = FREE | {"objective": objective, "metric": "None", "num_class": 3, "n_estimators": 40}
+    stop = lightgbm.early_stopping(3, verbose=False)
+    naive = lightgbm.train(settings, data, valid_sets=[judged], feval=by_labels, callbacks=[stop])
+    ours = student(n_estimators=40, early_stopping_round=3).fit(
+        inputs, targets, weight, eval_set=[(held, TargetTable(np.arange(len(held)), taught, counts))]
+    )
+    assert naive.best_iteration < 5 < 15 < ours.booster_.best_iteration
+
+
 def test_rows_of_weight_0_count_in_the_limits_of_trees() -> None:
     inputs, targets, weight = trees.rows(2)
     kept = weight > 0
@@ -238,8 +263,8 @@ def test_frames_are_read_and_a_clone_is_the_same() -> None:
     assert np.array_equal(fitted.predict_proba(frame), plain.predict_proba(inputs))
 
 
-def test_targets_and_weights_are_those_of_the_file(found: Answers) -> None:
-    trees.assert_takes_what_the_file_says(found)
+def test_targets_and_weights_are_those_of_the_file(found: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+    trees.assert_takes_what_the_file_says(student, found, monkeypatch)
 
 
 def test_a_student_learns_more_than_from_gold_alone(found: Answers) -> None:

@@ -12,15 +12,17 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
 
 lightning = pytest.importorskip("lightning.pytorch")
+from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: E402
 
 from tests.adapters.digits import K, digits, targets_file  # noqa: E402
 from tests.adapters.lightning_steps import (  # noqa: E402
     CLASSES,
     RATE,
     ROWS,
+    ByPosition,
     Naive,
     Plain,
     Student,
@@ -72,12 +74,13 @@ EVERY = [slice(0, ROWS)]
 )
 def test_a_step_is_that_of_a_plain_loop(batch: int, accumulation: int, steps: list[slice]) -> None:
     found = after(Student(), DataLoader(data_of(), batch), accumulate_grad_batches=accumulation)
-    np.testing.assert_allclose(found, plain_step(steps), atol=1e-6)
+    np.testing.assert_allclose(found, plain_step(steps), rtol=0, atol=1e-6)
 
 
-def test_the_mean_of_each_batch_would_be_another_step_where_the_last_is_short() -> None:
-    naive = after(Naive(), DataLoader(data_of(), 3), accumulate_grad_batches=4)
-    assert np.abs(naive - plain_step([slice(0, 12), slice(12, 16)])).max() > 1e-2
+@pytest.mark.parametrize("batch", [5, 8], ids=["the last is short", "two of four are not there"])
+def test_the_mean_of_each_batch_would_be_another_step(batch: int) -> None:
+    naive = after(Naive(), DataLoader(data_of(), batch), accumulate_grad_batches=4)
+    assert np.abs(naive - plain_step(EVERY)).max() > 1e-2
 
 
 def test_two_processes_take_the_step_of_one_with_batches_of_any_size(tmp_path: Path) -> None:
@@ -85,10 +88,13 @@ def test_two_processes_take_the_step_of_one_with_batches_of_any_size(tmp_path: P
     run = [*command, "-m", "tests.adapters.lightning_steps", str(tmp_path)]
     done = subprocess.run(run, cwd=Path(__file__).parents[2], capture_output=True, encoding="utf-8", timeout=120)
     assert done.returncode == 0, done.stderr
-    found = {name: np.load(tmp_path / f"{name}.npy") for name in ("equal", "uneven", "naive")}
-    np.testing.assert_allclose(found["equal"], plain_step(EVERY), atol=1e-6)
-    np.testing.assert_allclose(found["uneven"], plain_step(EVERY), atol=1e-6)
+    found = {name: np.load(tmp_path / f"{name}.npy") for name in ("equal", "position", "uneven", "naive")}
+    np.testing.assert_allclose(found["equal"], plain_step(EVERY), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found["uneven"], plain_step(EVERY), rtol=0, atol=1e-6)
     assert np.abs(found["naive"] - plain_step(EVERY)).max() > 1e-3
+    in_one = after(ByPosition(), DataLoader(TensorDataset(inputs()), ROWS))
+    np.testing.assert_allclose(in_one, plain_step(EVERY), rtol=0, atol=1e-6)
+    assert np.abs(found["position"] - plain_step(EVERY)).max() > 1e-3  # the sampler was replaced
 
 
 def test_batches_that_cannot_be_counted_ahead_are_refused_where_they_accumulate() -> None:
@@ -123,7 +129,7 @@ def test_a_loader_without_targets_is_refused() -> None:
 
 def gold_and_pool() -> tuple[Gold, Pool]:
     random = np.random.default_rng(5)
-    gold = Gold(torch.randn(40, 5), random.integers(0, CLASSES, 40), random.dirichlet(np.ones(CLASSES), 40))
+    gold = Gold(inputs(40), random.integers(0, CLASSES, 40), random.dirichlet(np.ones(CLASSES), 40))
     return gold, Pool(inputs(), table_of().targets)
 
 
@@ -148,8 +154,38 @@ def test_weights_are_those_of_the_core_after_every_second_epoch_and_in_checkpoin
     later = trainer(max_epochs=3, callbacks=[RefreshWeights(again, every=2)])
     later.fit(Student(), DataLoader(again.data, 4), ckpt_path=tmp_path / "last.ckpt", weights_only=True)
     assert torch.equal(again.data.weight, refresh.data.weight)
+
+    class Forgetful(RefreshWeights):
+        """The naive callback: nothing of it is in the checkpoint."""
+
+        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+            pass
+
+    lost = Refresh(data_of(), debiased, *gold_and_pool())
+    naive = trainer(max_epochs=3, callbacks=[Forgetful(lost, every=2)])
+    with pytest.warns(UserWarning, match="RefreshWeights"):
+        naive.fit(Student(), DataLoader(lost.data, 4), ckpt_path=tmp_path / "last.ckpt", weights_only=True)
+    assert np.array_equal(lost.data.weight.numpy(), first)
     with pytest.raises(ConfigError, match="no schedule"):
         RefreshWeights(refresh, every=0)
+
+
+@pytest.mark.filterwarnings("ignore:(?s).*callbacks used to create the checkpoint")
+@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize("saving", [{}, {"every_n_train_steps": 4}], ids=["by epochs", "by steps"])
+def test_a_run_that_is_resumed_after_any_epoch_ends_with_the_bits_of_a_whole_one(
+    every: int, saving: dict[str, Any], tmp_path: Path
+) -> None:
+    def run(*others: Any, **resumed: Any) -> NDArray[np.float32]:
+        refresh, module = Refresh(data_of(), debiased, *gold_and_pool()), Student()
+        callbacks = [RefreshWeights(refresh, every=every), *others]
+        runner = trainer(max_epochs=4, callbacks=callbacks, enable_checkpointing=bool(others))
+        runner.fit(module, DataLoader(refresh.data, 4), **resumed)
+        return np.concatenate([value.detach().numpy().ravel() for value in module.parameters()])
+
+    whole = run(ModelCheckpoint(tmp_path, save_top_k=-1, filename="{step}", **saving))
+    for step in (4, 8, 12):
+        assert np.array_equal(run(ckpt_path=tmp_path / f"step={step}.ckpt", weights_only=True), whole), step
 
 
 class Digit(WeightedStep, lightning.LightningModule):

@@ -19,17 +19,23 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits
-from sklearn.ensemble import BaggingClassifier, GradientBoostingClassifier, HistGradientBoostingClassifier
+from sklearn.ensemble import (
+    BaggingClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.ensemble._hist_gradient_boosting import gradient_boosting
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, SGDClassifier
-from sklearn.model_selection import GridSearchCV, KFold, train_test_split
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_score, train_test_split
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
 from examples import tables
@@ -249,7 +255,11 @@ def test_a_grid_search_passes_the_teacher_along_and_chooses_by_rows_with_a_label
         model = Distiller(LogisticRegression(max_iter=300), unweighted)
         asked = model.set_fit_request(teacher=True) if routing else model
         search = GridSearchCV(asked, {"student__C": [1e-6, 1.0]}, cv=2, error_score="raise").fit(X, y, teacher=P)
+        naive = GridSearchCV(asked, {"student__C": [1.0]}, cv=2, scoring="accuracy", error_score="raise").fit(
+            X, y, teacher=P
+        )
     assert search.best_params_ == {"student__C": 1.0} and search.best_score_ > 0.6  # 3 of 4 rows have no label
+    assert naive.best_score_ < 0.25  # and count as errors
     assert digits.accuracy(search) > 0.7
 
 
@@ -299,6 +309,8 @@ def test_a_class_that_no_row_is_taught_is_told_as_a_column_that_is_missing() -> 
 
 @pytest.mark.parametrize("mark", [-1, np.nan])
 def test_marks_that_numpy_turned_into_texts_are_refused(mark: Any) -> None:
+    naive = FAST.fit(np.zeros((3, 1)), np.array(["a", "b", mark]))
+    assert str(mark) in naive.classes_  # a class like others
     with pytest.raises(InputError, match="dtype=object"):
         Distiller(FAST).fit(np.zeros((3, 1)), np.array(["a", "b", mark]))
 
@@ -430,6 +442,8 @@ def test_automatic_early_stopping_goes_by_the_number_of_rows_where_scikit_learn_
         CalibratedClassifierCV(LogisticRegression()),
         BaggingClassifier(SGDClassifier(early_stopping=True)),
         make_pipeline(StandardScaler(), MLPClassifier(early_stopping=True)),
+        RandomForestClassifier(oob_score=True),
+        SVC(probability=True),
     ],
     ids=lambda student: type(student).__name__,
 )
@@ -437,6 +451,41 @@ def test_students_that_split_twins_are_refused(student: Any) -> None:
     X, targets = np.arange(20.0)[:, None], np.tile([0.6, 0.4], (20, 1))
     with pytest.raises(ConfigError, match="judge itself on its twin"):
         fit_student(student, X, targets)
+
+
+def noisy_rows() -> tuple[np.ndarray, np.ndarray]:
+    """Rows whose class is that of the side they lie on, as their targets say to 70 %."""
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    return X, np.where(X[:, :1] > 0, [0.7, 0.3], [0.3, 0.7])
+
+
+def test_cross_validation_judges_on_twins_of_rows_it_has_learned() -> None:
+    """A tree that knows rows by heart knows one twin's class, which is not the other's: it seems worse than it is."""
+    X, targets = noisy_rows()
+    rows, student = expand(X, targets), DecisionTreeClassifier(random_state=0)
+    fit, folds = {"params": {"sample_weight": rows.weight}}, KFold(5, shuffle=True, random_state=0)
+    naive = cross_val_score(student, rows.X, rows.y, cv=folds, **fit).mean()
+    whole = cross_val_score(student, rows.X, rows.y, cv=GroupKFold(5), groups=rows.rows, **fit).mean()
+    assert whole == pytest.approx(0.5, abs=0.01)  # of two twins one is right
+    assert naive < 0.2
+
+
+def test_rows_out_of_the_bag_are_twins_of_rows_in_it() -> None:
+    X, targets = noisy_rows()
+    rows, student = expand(X, targets), RandomForestClassifier(50, oob_score=True, random_state=0)
+    naive = student.fit(rows.X, rows.y, sample_weight=rows.weight)
+    assert naive.oob_score_ < 0.35 < naive.score(X, targets.argmax(axis=1))
+
+
+@pytest.mark.filterwarnings("ignore:.*probability.*:FutureWarning")
+def test_probabilities_of_a_support_vector_machine_are_fitted_on_twins() -> None:
+    """Its cross-validation does not look at weights: two twins are one row of each class."""
+    X, targets = np.linspace(-1, 1, 100)[:, None], np.tile([0.9, 0.1], (100, 1))
+    rows = expand(X, targets)
+    naive = SVC(probability=True, random_state=0).fit(rows.X, rows.y, sample_weight=rows.weight)
+    assert naive.predict_proba(X)[:, 0].mean() < 0.7
+    ours = fit_student(LogisticRegression(), X, targets).predict_proba(X)[:, 0].mean()
+    assert ours == pytest.approx(0.9, abs=0.02)
 
 
 def test_with_one_class_a_row_there_are_no_twins_and_no_weights_are_needed(digits: Digits) -> None:

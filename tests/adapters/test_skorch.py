@@ -24,7 +24,7 @@ from wdistill.adapters.torch import WithTargets  # noqa: E402
 from wdistill.core.errors import ConfigError  # noqa: E402
 
 torch.set_num_threads(1)
-ROWS, WIDTH, CLASSES, RATE = 16, 5, 3, 0.5
+ROWS, WIDTH, CLASSES, RATE = 16, 5, 3, 1.0
 
 
 def table_of() -> TargetTable:
@@ -75,7 +75,7 @@ def test_a_step_is_that_of_a_plain_loop_whatever_the_order_of_the_rows(kind: str
     net = classifier(Named() if kind == "names" else None).fit(WithTargets(rows, table_of(), order))
     loss, wanted = step()
     assert net.history[-1, "train_loss"] == pytest.approx(loss, abs=1e-6)
-    assert torch.allclose(nn.utils.parameters_to_vector(net.module_.parameters()).detach(), wanted, atol=1e-6)
+    assert torch.allclose(nn.utils.parameters_to_vector(net.module_.parameters()).detach(), wanted, rtol=0, atol=1e-6)
     assert net.classes_.tolist() == [0, 1, 2] and net.predict(inputs()).shape == (ROWS,)
     np.testing.assert_allclose(net.predict_proba(inputs()).sum(1), 1, atol=1e-6)
     assert not hasattr(clone(net), "module_")
@@ -92,6 +92,13 @@ def test_without_the_adapter_the_loss_would_not_see_the_weights() -> None:
         skorch.NeuralNetClassifier(network(), criterion=nn.CrossEntropyLoss, **settings).fit(inputs(), targets).classes_
     )
     assert len(classes) == ROWS * CLASSES, "every probability is taken for a class"
+
+
+def test_the_default_loss_would_take_the_logarithm_of_logits() -> None:
+    settings = {"lr": RATE, "max_epochs": 1, "batch_size": ROWS, "verbose": 0, "train_split": None}
+    naive = skorch.NeuralNetClassifier(network(), **settings).fit(inputs(), torch.tensor(table_of().labels))
+    assert np.isnan(naive.history[-1, "train_loss"])
+    assert np.isfinite(classifier().fit(WithTargets(inputs(), table_of(), range(ROWS))).history[-1, "train_loss"])
 
 
 def test_rows_that_are_held_out_are_judged_by_their_labels() -> None:

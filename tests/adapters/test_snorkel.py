@@ -85,6 +85,26 @@ def test_rows_without_a_vote_are_refusals_where_snorkel_gives_them_an_answer(mod
     assert set(ours.table["id"].to_pylist()).isdisjoint(map(str, np.setdiff1d(ASKED[silent], GOLD)))
 
 
+def test_posteriors_of_votes_that_depend_on_each_other_are_too_sure_where_corrected_ones_are_not() -> None:
+    """One function of seven in ten right votes four times: to the label model, four that agree."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 800)
+    one, other, third = (np.where(rng.random(800) < right, truth, 1 - truth) for right in (0.7, 0.75, 0.75))
+    repeated = np.stack([one, one, one, one, other, third], axis=1)
+    model = LabelModel(cardinality=2, verbose=False)
+    model.fit(repeated, n_epochs=100, seed=0, progress_bar=False)
+    gold = {"id": np.arange(100), "label": np.array(NAMES)[truth[:100]]}
+    ids = np.arange(800)
+    table = read_targets(wdistill.correct(teacher_from_label_model(model, repeated, ids), gold, classes=NAMES))
+    rows = ids[100:]
+    naive, ours = model.predict_proba(repeated)[rows], table.select(rows).targets
+    right = (naive.argmax(axis=1) == truth[rows]).mean()
+    assert naive.max(axis=1).mean() > right + 0.15, "too sure"
+    assert abs(ours.max(axis=1).mean() - (ours.argmax(axis=1) == truth[rows]).mean()) < 0.1
+    losses = [-np.log(said[np.arange(700), truth[rows]]).mean() for said in (ours, naive)]
+    assert losses[0] < losses[1] - 0.1
+
+
 def test_a_majority_vote_is_a_label_model_too(votes: Any) -> None:
     table = teacher(MajorityLabelVoter(cardinality=2), votes)
     assert set(np.stack(table["teacher"].drop_null().to_numpy()).ravel()) <= {0.0, 0.5, 1.0}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,15 @@ from torch.utils.data import DataLoader  # noqa: E402
 from transformers import Trainer, TrainerCallback  # noqa: E402
 
 from tests.adapters.trainer_steps import CLASSES, RATE, arguments, bert, padded, parameters, rows_of, step, table_of  # noqa: E402
+from tests.adapters.trainer_steps import Naive as MeanOfBatches  # noqa: E402
 from tests.texts import reviews  # noqa: E402
 from wdistill import debiased  # noqa: E402
 from wdistill.adapters.refresh import Gold, Pool, Refresh, weights_of  # noqa: E402
 from wdistill.adapters.table import TargetTable, read_targets  # noqa: E402
 from wdistill.adapters.torch import WithTargets  # noqa: E402
 from wdistill.adapters.transformers import RefreshWeights, WeightedTrainer, to_dataset  # noqa: E402
-from wdistill.core.errors import ConfigError, InputError  # noqa: E402
+from wdistill.adapters.weights_file import save_weights  # noqa: E402
+from wdistill.core.errors import CheckpointError, ConfigError, FileError, InputError  # noqa: E402
 
 torch.set_num_threads(1)
 transformers.utils.logging.set_verbosity_error()
@@ -57,19 +60,29 @@ def plain_step(rows: int) -> NDArray[np.float32]:
 def test_a_step_is_that_of_a_plain_loop(batch: int, accumulation: int, across: bool, tmp_path: Path) -> None:
     """5, 5, 5 and 1 rows too: the last batch counts by its row."""
     found = step(tmp_path, 16, batch, accumulation, average_tokens_across_devices=across)
-    np.testing.assert_allclose(found, plain_step(16), atol=1e-6)
+    np.testing.assert_allclose(found, plain_step(16), rtol=0, atol=1e-6)
     assert np.abs(found - parameters(bert())).max() > 0.01, "a step that can be seen"
 
 
 def test_two_processes_take_the_step_of_one(tmp_path: Path) -> None:
-    """14:4:2 are 4 + 4 rows in one process, 4 + 2 in the other."""
-    cases = ["16:8:1", "16:2:4", "14:4:2"]
+    """14:4:2 are 4 + 4 rows in one process, 4 + 2 in the other: the mean of every batch would be another step."""
+    sizes = ["16:8:1", "16:2:4", "14:4:2"]
+    cases = [*(f"{each}:{how}" for each in sizes for how in ("across", "each")), "14:4:2:naive"]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     run = [*command, "-m", "tests.adapters.trainer_steps", str(tmp_path), *cases]
     done = subprocess.run(run, cwd=Path(__file__).parents[2], capture_output=True, encoding="utf-8", timeout=120)
     assert done.returncode == 0, done.stderr
-    for case in cases:
-        np.testing.assert_allclose(np.load(tmp_path / f"{case}.npy"), plain_step(int(case.split(":")[0])), atol=1e-6)
+    *found, naive = (np.load(tmp_path / f"{case}.npy") - plain_step(int(case.split(":")[0])) for case in cases)
+    assert np.abs(found).max() < 1e-6 < 1e-3 < np.abs(naive).max()
+
+
+@pytest.mark.parametrize(("batch", "right"), [(4, True), (5, False)])
+def test_the_mean_of_each_batch_would_be_another_step_where_the_last_is_short(
+    batch: int, right: bool, tmp_path: Path
+) -> None:
+    naive = step(tmp_path, 16, batch, 4, MeanOfBatches)
+    assert (np.abs(naive - plain_step(16)).max() < 1e-6) == right
+    assert right or np.abs(naive - plain_step(16)).max() > 1e-3
 
 
 class Naive(Trainer):
@@ -98,7 +111,7 @@ def test_soft_targets_named_labels_would_make_the_gradient_four_times_too_large(
     wanted = moved(Naive, tmp_path, 1)
     naive = moved(Naive, tmp_path, 4)
     assert (naive @ wanted) / (wanted @ wanted) == pytest.approx(4.0, abs=1e-3)
-    np.testing.assert_allclose(moved(WeightedTrainer, tmp_path, 4), wanted, atol=1e-6)
+    np.testing.assert_allclose(moved(WeightedTrainer, tmp_path, 4), wanted, rtol=0, atol=1e-6)
 
 
 # the columns -----------------------------------------------------------------------------------------------------------
@@ -182,8 +195,16 @@ def test_gold_is_evaluated_by_its_labels_and_targets_by_the_weighted_loss(tmp_pa
     both = trainer.evaluate(to_dataset(table, gold))
     assert both["eval_loss"] == pytest.approx(weighted, abs=1e-6) and seen[2].tolist() == seen[0].tolist()
     found = trainer.predict(rows)
-    np.testing.assert_allclose(found.predictions, logits.numpy(), atol=1e-6)
+    np.testing.assert_allclose(found.predictions, logits.numpy(), rtol=0, atol=1e-6)
     assert found.label_ids is None
+
+
+def test_with_names_of_labels_set_rows_that_have_labels_alone_would_not_be_evaluated(tmp_path: Path) -> None:
+    gold = [{**row, "labels": i % CLASSES} for i, row in enumerate(rows_of(8))]
+    names = {"label_names": ["labels", "targets", "weight"]}
+    naive = Trainer(bert(), arguments(tmp_path, **names), data_collator=padded).evaluate(gold)
+    ours = WeightedTrainer(bert(), arguments(tmp_path, **names), data_collator=padded).evaluate(gold)
+    assert "eval_loss" not in naive and ours["eval_loss"] > 0
 
 
 class Unlabeled(torch.nn.Module):
@@ -205,10 +226,10 @@ def test_a_module_whose_forward_has_no_labels_is_evaluated_by_the_weighted_loss(
         wanted, logits = mean_loss(model.eval(), 8).item(), model(batch["input_ids"], batch["attention_mask"]).logits.numpy()
     assert trainer.evaluate(data)["eval_loss"] == pytest.approx(wanted, abs=1e-6)
     found = trainer.predict(data)
-    np.testing.assert_allclose(found.predictions, logits, atol=1e-6)
+    np.testing.assert_allclose(found.predictions, logits, rtol=0, atol=1e-6)
     assert np.array_equal(found.label_ids, table.targets.astype(np.float32))
     without = trainer.predict(rows)
-    np.testing.assert_allclose(without.predictions, logits, atol=1e-6)
+    np.testing.assert_allclose(without.predictions, logits, rtol=0, atol=1e-6)
     assert without.label_ids is None
 
 
@@ -281,17 +302,69 @@ def test_weights_are_those_of_the_core_after_every_second_epoch(tmp_path: Path) 
         RefreshWeights(refresh, every=0)
 
 
-def test_a_resumed_run_has_the_weights_it_had(tmp_path: Path) -> None:
-    def run(epochs: int, **others: Any) -> tuple[NDArray[np.float32], WithTargets]:
-        model, data = bert(), to_dataset(table_of(16), rows_of(16))
-        args = arguments(tmp_path, num_train_epochs=epochs, save_strategy="epoch")
-        callbacks = [RefreshWeights(Refresh(data, debiased, *gold_and_pool(16)))]
-        WeightedTrainer(model, args, data_collator=padded, train_dataset=data, callbacks=callbacks).train(**others)
-        return parameters(model), data
+EPOCH = 4  # steps: 16 rows in batches of 4
+RESUMED = [  # every so many epochs; when checkpoints are made; that from which training is resumed
+    (1, {"save_strategy": "epoch"}, EPOCH),
+    (2, {"save_strategy": "epoch"}, 3 * EPOCH),  # the weights are those of epoch 2
+    (2, {"save_strategy": "steps", "save_steps": 2}, 2 * EPOCH),  # saved before the epoch's end was told
+    (2, {"save_strategy": "steps", "save_steps": 3}, 9),  # in the middle of epoch 3
+    (1, {"save_strategy": "steps", "save_steps": 3}, 3),
+]
 
-    whole, _ = run(2)
-    again, _ = run(2, resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
+
+def trained(folder: Path, saving: dict[str, Any], callback: Any, **resumed: Any) -> NDArray[np.float32]:
+    """The parameters after four epochs."""
+    model, data = bert(), to_dataset(table_of(16), rows_of(16))
+    args = arguments(folder, num_train_epochs=4, **saving)
+    callbacks = [callback(Refresh(data, debiased, *gold_and_pool(16)))]
+    trainer = WeightedTrainer(model, args, data_collator=padded, train_dataset=data, callbacks=callbacks)
+    trainer.train(**resumed)
+    return parameters(model)
+
+
+@pytest.mark.parametrize(("every", "saving", "step"), RESUMED)
+def test_a_resumed_run_has_the_weights_it_had(every: int, saving: dict[str, Any], step: int, tmp_path: Path) -> None:
+    callback = partial(RefreshWeights, every=every)
+    whole = trained(tmp_path, saving, callback)
+    again = trained(tmp_path, saving, callback, resume_from_checkpoint=str(tmp_path / f"checkpoint-{step}"))
     assert np.array_equal(whole, again)
+    assert np.array_equal(whole, trained(tmp_path, saving, callback, resume_from_checkpoint=True))
+
+
+class Estimated(RefreshWeights):
+    """The naive resumption: weights of the student as it is, in place of those it was trained with."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self.checkpoint:
+            self.refresh(kwargs["model"])
+
+
+@pytest.mark.parametrize(("every", "saving", "step"), [RESUMED[1], RESUMED[3]])
+def test_weights_of_the_resumed_student_would_be_others(
+    every: int, saving: dict[str, Any], step: int, tmp_path: Path
+) -> None:
+    whole = trained(tmp_path, saving, partial(RefreshWeights, every=every))
+    folder = str(tmp_path / f"checkpoint-{step}")
+    naive = trained(tmp_path, saving, partial(Estimated, every=every), resume_from_checkpoint=folder)
+    assert np.abs(naive - whole).max() > 1e-5
+
+
+def test_a_checkpoint_without_weights_or_with_those_of_other_rows_is_refused(tmp_path: Path) -> None:
+    saving = {"save_strategy": "epoch"}
+    trained(tmp_path, saving, RefreshWeights)
+    checkpoint = tmp_path / "checkpoint-8"
+    file = checkpoint / "wdistill_weights.safetensors"
+    other = TargetTable(np.arange(16) + 1, table_of(16).targets, table_of(16).weight)
+    save_weights(WithTargets(rows_of(16), other, other.ids), 2, checkpoint)
+    with pytest.raises(CheckpointError, match="weights of other rows"):
+        trained(tmp_path, saving, RefreshWeights, resume_from_checkpoint=str(checkpoint))
+    for content in (b"", file.read_bytes()[:60]):
+        file.write_bytes(content)
+        with pytest.raises(CheckpointError, match="not a safetensors file"):
+            trained(tmp_path, saving, RefreshWeights, resume_from_checkpoint=str(checkpoint))
+    file.unlink()
+    with pytest.raises(FileError, match="this checkpoint has no weights"):
+        trained(tmp_path, saving, RefreshWeights, resume_from_checkpoint=str(checkpoint))
 
 
 # from a file to a student ----------------------------------------------------------------------------------------------

@@ -143,6 +143,22 @@ def test_an_objective_of_ones_own_gets_its_gradient_used_without_weights() -> No
     assert np.abs(ours[0] - ours[1]).max() > 0.01
 
 
+def test_the_library_s_metric_stops_by_labels_and_without_weights() -> None:
+    inputs, targets, weight, held, taught, counts = trees.rows_to_stop_by()
+
+    def own(scores: Any, _: Any) -> Any:
+        return derivatives(scores, targets, weight, 2.0)
+
+    params = {"max_depth": 3, "nthread": 1, "objective": "multi:softprob", "num_class": 3, "learning_rate": 0.1}
+    judged = [(xgboost.DMatrix(held, taught.argmax(axis=1)), "held")]
+    data, few = xgboost.DMatrix(inputs, targets.argmax(axis=1)), {"early_stopping_rounds": 3, "verbose_eval": False}
+    naive = xgboost.train(params | {"eval_metric": "mlogloss"}, data, 40, obj=own, evals=judged, **few)
+    ours = student(n_estimators=40, learning_rate=0.1, early_stopping_rounds=3).fit(
+        inputs, targets, weight, eval_set=[(held, TargetTable(np.arange(len(held)), taught, counts))]
+    )
+    assert naive.best_iteration < 5 < 15 < ours.booster_.num_boosted_rounds()
+
+
 def test_without_a_base_score_all_classes_begin_alike() -> None:
     inputs, targets, weight = trees.rows(3)
     targets = targets * [1, 1, 0.02]
@@ -171,6 +187,24 @@ def test_a_booster_that_stopped_early_predicts_with_all_its_trees_once_it_is_loa
     ours = student(**early).fit(inputs, targets, eval_set=[(held, taught)])
     again = xgboost.Booster(model_file=ours.booster_.save_raw())
     assert again.num_boosted_rounds() < 60 and np.array_equal(said(again, held).astype(float), ours.predict_proba(held))
+
+
+@both
+@pytest.mark.parametrize("where", ["fit", "parameters"])
+@pytest.mark.parametrize("save_best", [False, True])
+def test_a_booster_ends_at_its_best_round_also_by_the_user_s_own_early_stopping(
+    classes: int, where: str, save_best: bool
+) -> None:
+    (inputs, targets, weight), (held, taught, _) = trees.rows(classes), trees.rows(classes, seed=1, n=80)
+    steps = {"n_estimators": 60, "learning_rate": 0.6}
+    wanted = student(**steps, early_stopping_rounds=5).fit(inputs, targets, weight, eval_set=[(held, taught)])
+    own = [xgboost.callback.EarlyStopping(rounds=5, save_best=save_best)]
+    called = student(**steps, **({"callbacks": own} if where == "parameters" else {}))
+    called.fit(inputs, targets, weight, eval_set=[(held, taught)], callbacks=own if where == "fit" else ())
+    assert called.booster_.num_boosted_rounds() == wanted.booster_.num_boosted_rounds() < 60
+    loaded = xgboost.Booster(model_file=called.booster_.save_raw())
+    assert np.array_equal(called.predict_proba(held), wanted.predict_proba(held))
+    assert np.array_equal(trees.as_matrix(said(loaded, held)), trees.as_matrix(said(wanted.booster_, held)))
 
 
 def test_another_hessian_makes_other_steps() -> None:
@@ -206,8 +240,8 @@ def test_frames_with_categories_are_read_and_a_clone_is_the_same() -> None:
     assert fitted.predict(frame).shape == (len(frame),)
 
 
-def test_targets_and_weights_are_those_of_the_file(found: Answers) -> None:
-    trees.assert_takes_what_the_file_says(found)
+def test_targets_and_weights_are_those_of_the_file(found: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+    trees.assert_takes_what_the_file_says(student, found, monkeypatch)
 
 
 def test_a_student_learns_more_than_from_gold_alone(found: Answers) -> None:

@@ -1,8 +1,9 @@
 """One optimizer step of a tiny BERT in the Trainer, in as many processes as it is started in; a program for the tests.
 
-    python -m torch.distributed.run --nproc-per-node 2 … -m tests.adapters.trainer_steps FOLDER ROWS:BATCH:ACCUMULATION …
+    python -m torch.distributed.run --nproc-per-node 2 … -m tests.adapters.trainer_steps FOLDER CASE …
 
-writes FOLDER/ROWS:BATCH:ACCUMULATION.npy, the parameters after the step.
+A case is ROWS:BATCH:ACCUMULATION, and how: `across` and `each` with average_tokens_across_devices on and off, `naive` with
+the mean of every batch. It writes FOLDER/CASE.npy, the parameters after the step.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from transformers import BertConfig, BertForSequenceClassification, TrainingArgu
 from wdistill.adapters.table import TargetTable
 from wdistill.adapters.transformers import WeightedTrainer, to_dataset
 
-WORDS, CLASSES, RATE = 20, 3, 0.5
+WORDS, CLASSES, RATE = 20, 3, 1.0
 
 
 def table_of(rows: int) -> TargetTable:
@@ -62,20 +63,36 @@ def parameters(model: Any) -> NDArray[np.float32]:
     return np.concatenate([value.detach().numpy().ravel() for value in model.parameters()])
 
 
-def step(folder: Any, rows: int, batch: int, accumulation: int, **others: Any) -> NDArray[np.float32]:
+class Naive(WeightedTrainer):
+    """The mean of every batch, which Trainer and the processes take the mean of."""
+
+    loss_is_scaled_for_ga = False
+
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
+        return super().compute_loss(model, inputs, return_outputs, None)
+
+    def get_batch_samples(self, *args: Any) -> Any:
+        return super().get_batch_samples(*args)[0], None
+
+
+def step(
+    folder: Any, rows: int, batch: int, accumulation: int, trainer: type[WeightedTrainer] = WeightedTrainer, **others: Any
+) -> NDArray[np.float32]:
     """The parameters after an epoch, which is one step."""
     model, data = bert(), to_dataset(table_of(rows), rows_of(rows))
     args = arguments(folder, batch, accumulation, accelerator_config={"even_batches": False}, **others)
-    trainer = WeightedTrainer(model, args, data_collator=padded, train_dataset=data)
-    trainer.train()
-    assert trainer.state.global_step == 1
+    made = trainer(model, args, data_collator=padded, train_dataset=data)
+    made.train()
+    assert made.state.global_step == 1
     return parameters(model)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     for case in sys.argv[2:]:
-        after = step(sys.argv[1], *map(int, case.split(":")))
+        *sizes, how = case.split(":")
+        trainer = Naive if how == "naive" else WeightedTrainer
+        after = step(sys.argv[1], *map(int, sizes), trainer, average_tokens_across_devices=how == "across")
         if torch.distributed.get_rank() == 0:
             assert torch.distributed.get_world_size() == 2
             np.save(Path(sys.argv[1]) / f"{case}.npy", after)

@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from tests.adapters.answers import Answers
 from wdistill import InputError
 from wdistill.adapters.table import TargetTable, read_targets
-from wdistill.adapters.tree_student import TreeStudent, target_rows
+from wdistill.adapters.tree_student import TargetRows, TreeStudent
 
 Array = NDArray[Any]
 Student = Callable[[], TreeStudent]
@@ -29,6 +29,15 @@ def rows(classes: int, seed: int = 0, n: int = 200) -> tuple[Array, Array, Array
     inputs = rng.integers(0, 6, (n, 4)).astype(np.float64)
     targets = rng.dirichlet(np.ones(classes), n) * 0.4 + 0.6 * np.eye(classes)[inputs[:, 0].astype(int) % classes]
     return inputs, targets, rng.integers(0, 4, n).astype(np.float64)
+
+
+def rows_to_stop_by() -> tuple[Array, ...]:
+    """Inputs, targets and weights, and the same of rows held out, of which two thirds have weight 0 and other targets."""
+    inputs, targets, weight = rows(3)
+    held, taught, counts = rows(3, seed=1, n=90)
+    counts = np.where(np.arange(90) % 3 == 0, 1.0, 0.0)
+    taught[counts == 0] = np.roll(taught[counts == 0], 1, axis=1)
+    return inputs, targets, weight, held, taught, counts
 
 
 def expanded(inputs: Array, targets: Array, weight: Array) -> tuple[Array, Array, Array]:
@@ -110,16 +119,28 @@ def assert_not_fitted(student: Student) -> None:
             ask(np.zeros((1, 4)))
 
 
-def assert_takes_what_the_file_says(found: Answers) -> None:
-    """Targets and weights, in the order of the ids that were asked for, bit for bit."""
+def assert_takes_what_the_file_says(student: Student, found: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The classifier trains on targets and weights in the order of the ids that were asked for, bit for bit."""
     file = pq.read_table(found.targets)
     targets = np.stack(file["targets"].to_numpy()).astype(np.float64)
-    ids = file["id"].to_numpy().astype(int)
+    ids, weight = file["id"].to_numpy().astype(int), np.random.default_rng(2).integers(1, 4, len(file)) / 3
     order = np.random.default_rng(1).permutation(len(ids))
-    given = target_rows(found.inputs[ids[order]], read_targets(found.targets).select(ids[order]))
-    assert np.array_equal(given.targets, targets[order])
-    assert np.array_equal(given.weight, file["weight"].to_numpy().astype(np.float64)[order])
-    assert np.array_equal(given.inputs, found.inputs[ids[order]])
+    table, seen = read_targets({"id": ids, "targets": targets, "weight": weight}), list[TargetRows]()
+    fitted, plain = student(), student()
+    train = type(fitted)._train
+
+    def look(self: TreeStudent, rows: TargetRows, *others: Any) -> Any:
+        seen.append(rows)
+        return train(self, rows, *others)
+
+    monkeypatch.setattr(type(fitted), "_train", look)
+    fitted.fit(found.inputs[ids[order]], table.select(ids[order]))
+    assert np.array_equal(seen[0].targets, targets[order]) and np.array_equal(seen[0].weight, weight[order])
+    assert np.array_equal(seen[0].inputs, found.inputs[ids[order]])
+    of_file = read_targets(found.targets)
+    assert np.array_equal(of_file.select(ids[order]).targets, targets[order]) and (of_file.weight == 1).all()
+    plain.fit(found.inputs[ids[order]], targets[order], weight[order])
+    assert np.array_equal(fitted.predict_proba(found.inputs), plain.predict_proba(found.inputs))
 
 
 def assert_learns(student: Student, found: Answers) -> None:

@@ -1,7 +1,7 @@
 """For users of cleanlab: its `pred_probs` as a teacher, and what gold rows say of labels as label quality scores by id.
 
 The targets of a table are `pred_probs` that gold rows have corrected, and cleanlab's own functions take them as they are:
-find_label_issues(labels, table.targets). As in cleanlab, a score of 1 is a good label and 0 a bad one.
+find_label_issues(labels, table.select(ids).targets). As in cleanlab, a score of 1 is a good label and 0 a bad one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from cleanlab.rank import get_label_quality_scores
 
-from wdistill.adapters.table import TargetTable
+from wdistill.adapters.target_table import TargetTable
 from wdistill.answers.frames import as_files
 from wdistill.core import checks
 from wdistill.core.errors import bad_input, bad_value
@@ -32,14 +32,15 @@ def teacher_from_pred_probs(ids: Any, pred_probs: Any) -> pa.Table:
     return pa.table({"id": table.ids, "teacher": list(table.targets)})
 
 
-def label_issues(table: TargetTable, labels: Any, **options: Any) -> pd.DataFrame:
-    """Which of the given labels (n,) of the rows of a table are doubtful, indexed by id, as CleanLearning returns it.
+def label_issues(table: TargetTable, ids: Any, labels: Any, **options: Any) -> pd.DataFrame:
+    """Which of the given labels (n,) of the rows with these ids (n,) are doubtful, as CleanLearning returns it, by id.
 
     `label_quality` is cleanlab's score of the label, from the corrected targets; the probability that it is right, unless
     `options` of get_label_quality_scores say otherwise. An issue is a label that is not the likeliest class.
     """
+    table = table.select(ids)
     given = checks.labels(labels, table.targets.shape[1], "labels", table.classes)
-    checks.same_length({"targets": len(table), "labels": len(given)})
+    checks.same_length({"ids": len(table), "labels": len(given)})
     quality = get_label_quality_scores(given, table.targets, **options)
     columns = {
         "is_label_issue": given != table.labels,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from wdistill.adapters.table import TargetTable, check_targets
+from wdistill.adapters.target_table import TargetTable, check_targets
 from wdistill.core.checks import same_length
 from wdistill.core.errors import bad_value, wrong_shape
 from wdistill.weights.confidence import Floats

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from wdistill.adapters.table import TargetTable
+from wdistill.adapters.target_table import TargetTable
 from wdistill.core import checks
 from wdistill.core.errors import bad_input, bad_value, wrong_shape
 from wdistill.weights.confidence import Floats

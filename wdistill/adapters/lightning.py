@@ -45,7 +45,7 @@ class WeightedStep:
 
 
 class RefreshWeights(Callback):
-    """Weights that are estimated again from the student, after every so many epochs.
+    """Weights that are estimated again from the student, after every so many epochs: before the next one begins.
 
     The weights are in Lightning's checkpoints: a run that is resumed has those it had.
     """
@@ -53,17 +53,26 @@ class RefreshWeights(Callback):
     def __init__(self, refresh: Refresh, every: int = 1) -> None:
         if every < 1:
             raise bad_value("no schedule", "every", every, "a number of epochs, 1 or more", "leave it out for 1")
-        self.refresh, self.every = refresh, every
+        self.refresh, self.every, self.epoch = refresh, every, 0  # epoch: before which they were estimated
 
-    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        if (trainer.current_epoch + 1) % self.every == 0:
-            self.refresh(pl_module)
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self._when_due(trainer, pl_module)  # of a resumed run, whose next epoch Lightning may not tell
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        self._when_due(trainer, pl_module)
+
+    def _when_due(self, trainer: Any, module: Any) -> None:
+        epoch = int(trainer.current_epoch)
+        if epoch % self.every == 0 and 0 < epoch != self.epoch:
+            self.refresh(module)
+            self.epoch = epoch
 
     def state_dict(self) -> dict[str, Any]:
-        return {"weight": self.refresh.data.weight.clone()}
+        return {"weight": self.refresh.data.weight.clone(), "epoch": self.epoch}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.refresh.data.weight.copy_(state_dict["weight"])
+        self.epoch = state_dict["epoch"]
 
 
 def _rows_of_step(trainer: Any, rows: int, batch_idx: int) -> int:

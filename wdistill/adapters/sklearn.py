@@ -24,7 +24,7 @@ from wdistill.adapters.sklearn_method import check_supervision, method_of
 from wdistill.adapters.sklearn_refresh import fit_refreshed, weights_again
 from wdistill.adapters.sklearn_rows import read_rows, read_teacher
 from wdistill.adapters.sklearn_student import fit_student, fit_targets, instantiate, seed_of
-from wdistill.adapters.table import TargetTable
+from wdistill.adapters.target_table import TargetTable
 from wdistill.core import checks
 from wdistill.methods.advice import Advice, advise
 from wdistill.methods.context import one_hot

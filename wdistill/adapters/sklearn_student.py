@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_random_state
 
 from wdistill.adapters.expand import NEGLIGIBLE, Expanded, expand, take
 from wdistill.adapters.sklearn_splits import held_out
-from wdistill.adapters.table import TargetTable
+from wdistill.adapters.target_table import TargetTable
 from wdistill.core import checks
 from wdistill.core.errors import bad_value
 from wdistill.weights.confidence import Floats

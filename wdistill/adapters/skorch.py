@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from wdistill.adapters.refresh import Refresh
-from wdistill.adapters.table import TARGETS, WEIGHT
+from wdistill.adapters.target_table import TARGETS, WEIGHT
 from wdistill.adapters.torch import WithTargets, inputs_of
 from wdistill.core.errors import bad_value, wrong_type
 from wdistill.training.batch import logits_of

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from wdistill.adapters.table import check_targets
+from wdistill.adapters.target_table import check_targets
 from wdistill.core import checks
 from wdistill.core.errors import bad_input, wrong_shape
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from wdistill.adapters.table import TARGETS, WEIGHT, TargetTable
+from wdistill.adapters.target_table import TARGETS, WEIGHT, TargetTable
 from wdistill.core import checks
 from wdistill.core.errors import bad_input, wrong_shape, wrong_type
 from wdistill.training.batch import LABELS

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
 from wdistill.adapters.refresh import Refresh
-from wdistill.adapters.table import TARGETS, WEIGHT, TargetTable
+from wdistill.adapters.target_table import TARGETS, WEIGHT, TargetTable
 from wdistill.adapters.torch import WithTargets, apart
+from wdistill.adapters.weights_file import load_weights, save_weights
 from wdistill.core.errors import bad_value, wrong_shape
 from wdistill.training.batch import logits_of
 from wdistill.training.losses import weighted_loss
@@ -29,7 +32,10 @@ class WeightedTrainer(Trainer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not hasattr(Trainer, "loss_is_scaled_for_ga"):
-            found, expected = "an older version", "5.19 or newer: before, losses are divided once more when accumulated"
+            found, expected = (
+                "an older version",
+                "5.23 or newer: older ones divide losses once more when gradients accumulate",
+            )
             raise bad_value(
                 "a Trainer that cannot be told", "transformers", found, expected, "pip install 'wdistill[transformers]'"
             )
@@ -40,6 +46,13 @@ class WeightedTrainer(Trainer):
                 raise bad_value("a loss beside that of the targets", name, "it is set", expected, remedy)
         self._labels = [name for name in self.label_names if name not in (TARGETS, WEIGHT)]  # of the model itself
         self.label_names = [*self._labels, TARGETS, WEIGHT]  # no columns that Trainer removes
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        folder = get_last_checkpoint(self.args.output_dir) if resume_from_checkpoint is True else resume_from_checkpoint
+        for each in self.callback_handler.callbacks:
+            if isinstance(each, RefreshWeights):
+                each.checkpoint = folder or None
+        return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
@@ -78,21 +91,35 @@ class WeightedTrainer(Trainer):
 
 
 class RefreshWeights(TrainerCallback):
-    """Weights that are estimated again from the student, after every so many epochs, and when training is resumed."""
+    """Weights that are estimated again from the student, after every so many epochs.
+
+    They are in Trainer's checkpoints: a run that is resumed has those it had, in the middle of an epoch too.
+    """
 
     def __init__(self, refresh: Refresh, every: int = 1) -> None:
         if every < 1:
             raise bad_value("no schedule", "every", every, "a number of epochs, 1 or more", "leave it out for 1")
-        self.refresh, self.every = refresh, every
+        self.refresh, self.every, self.epoch = refresh, every, 0  # epoch: after which they were estimated
+        self.checkpoint: str | None = None  # that training is resumed from
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step > 0 and round(state.epoch) >= self.every:
-            self.refresh(kwargs["model"])
+        self.epoch = 0 if self.checkpoint is None else load_weights(self.refresh.data, self.checkpoint)
+        if self.checkpoint and state.epoch == round(state.epoch):  # saved by steps, before the epoch's end was told
+            self._when_due(state, kwargs["model"])
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._when_due(state, kwargs["model"])
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if args.should_save and not state.is_hyper_param_search:
+            folder = Path(args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
+            save_weights(self.refresh.data, self.epoch, folder)
+
+    def _when_due(self, state: Any, model: nn.Module) -> None:
         epoch = round(state.epoch)
-        if epoch % self.every == 0 and state.global_step < state.max_steps:
-            self.refresh(kwargs["model"])
+        if epoch % self.every == 0 and epoch > self.epoch and state.global_step < state.max_steps:
+            self.refresh(model)
+            self.epoch = epoch
 
 
 def to_dataset(table: TargetTable, tokenized: Any, ids: Any = None) -> WithTargets:

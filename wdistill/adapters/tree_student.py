@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from wdistill.adapters.table import TARGETS, WEIGHT, TargetTable, check_targets
+from wdistill.adapters.target_table import TARGETS, WEIGHT, TargetTable, check_targets
 from wdistill.core import checks
 from wdistill.core.errors import bad_input, bad_value
 from wdistill.weights.confidence import Floats

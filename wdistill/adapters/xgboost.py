@@ -32,10 +32,10 @@ class SoftXGBClassifier(TreeStudent):
         several = rows.targets.shape[1] > 2
         held = [self._matrix(each, several) for each in evals]
         rounds = named.early_stopping_rounds
-        if rounds:  # the booster ends at its best round: one that is loaded again would predict with all
-            callbacks.append(xgboost.callback.EarlyStopping(rounds=rounds, maximize=False, save_best=True))
+        if rounds:
+            callbacks.append(xgboost.callback.EarlyStopping(rounds=rounds, maximize=False))
         params = {name: value for name, value in named.get_xgb_params().items() if value is not None}
-        return xgboost.train(
+        booster = xgboost.train(
             params | (_several_classes(rows) if several else _two_classes(rows)),
             self._matrix(rows, several),
             named.get_num_boosting_rounds(),
@@ -44,6 +44,8 @@ class SoftXGBClassifier(TreeStudent):
             callbacks=[*(named.callbacks or ()), *callbacks],
             **(_functions(rows, evals, held) if several else {}),
         )
+        best = booster.attr("best_iteration")  # where it stopped early, by a callback of the user too
+        return booster if best is None else booster[: int(best) + 1]  # one that is loaded again predicts with all trees
 
     def _predict(self, inputs: Any) -> Any:
         return self.booster_.predict(self._data(inputs))

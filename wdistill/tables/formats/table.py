@@ -352,16 +352,20 @@ def _npy_source(column: str, location: Location) -> Source:
 
 
 def files_of(text: str, option: str) -> tuple[Path, ...]:
-    """The files that an argument stands for; a path that exists is never taken for a glob."""
+    """The files that an argument stands for; a path that exists is never taken for a glob.
+
+    Names that begin with . or _ are left out, unless a glob begins so: manifests, and what other programs note there.
+    """
     path = Path(text)
     if path.is_dir():
-        files = [entry for entry in path.iterdir() if not entry.name.startswith(".") and not entry.is_dir()]
+        files = [entry for entry in path.iterdir() if not entry.name.startswith((".", "_")) and not entry.is_dir()]
     elif os.path.lexists(path) or not glob.has_magic(text):
         return (path,)
     else:
-        files = [Path(name) for name in glob.glob(text)]  # noqa: PTH207 (the text may be an absolute path)
+        named = [Path(name) for name in glob.glob(text)]  # noqa: PTH207 (the text may be an absolute path)
+        files = [file for file in named if path.name.startswith("_") or not file.name.startswith("_")]
     if not files:
-        found = "an empty folder" if path.is_dir() else "no file that matches"
+        found = "an empty folder, but for names that begin with . or _" if path.is_dir() else "no file that matches"
         where, remedy = str(Location(option, path)), "Correct the path, or write the files first."
         raise unreadable("there are no files here", where, found, "at least one file", remedy)
     return tuple(sorted(files))
