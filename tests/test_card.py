@@ -39,7 +39,7 @@ SPLIT = {"shape": [50, 4], "dtype": "float32", "sha256": "a" * 64, "sampled": Fa
 
 def outcome(student: float | None = 0.9, teacher: float | None = 0.8, test: int = 100, **changes: Any) -> Outcome:
     """Of a run with one arm."""
-    epochs = (Epoch(1, 0.5, 0.1, 0.7, student, 10, 0.1),)
+    epochs = tuple(Epoch(number, 0.5, 0.1, 0.7, student, 10, 0.1) for number in (1, 2, 3))
     rows = {"labeled": 20, "validation": 50, "unlabeled": 400, **({"test": test} if student is not None else {})}
     known = {"teacher": {"validation": 0.7, **({} if None in (student, teacher) else {"test": teacher})}}
     recipe = json.loads(json.dumps(vars(Recipe(epochs=3))))

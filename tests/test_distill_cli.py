@@ -159,8 +159,8 @@ def test_a_students_own_code_from_the_current_folder(tmp_path: Path, capsys: pyt
     assert_predicts_as(tmp_path / "run", "unweighted", load_student(tmp_path / "student", trust_code=True))
 
 
-def assert_predicts_as(run: Path, arm: str, student: torch.nn.Module) -> None:
-    stored = from_bytes((run / "arms" / arm / "parameters.safetensors").read_bytes(), arm)
+def assert_predicts_as(run: Path, arm: str, student: torch.nn.Module, file: str = "parameters.safetensors") -> None:
+    stored = from_bytes((run / "arms" / arm / file).read_bytes(), arm)
     assert all(torch.equal(value, stored[name]) for name, value in student.state_dict().items())
 
 
@@ -178,6 +178,32 @@ def test_export_and_load(finished: Path, tmp_path: Path, capsys: pytest.CaptureF
     torch.testing.assert_close(program(inputs), student(inputs), rtol=1e-5, atol=1e-6)
     assert "fidelity" in fails(capsys, "export", finished, "--output", tmp_path / "other", "--arm", "fidelity")
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.slow
+def test_the_chosen_epoch_is_exported_with_its_own_accuracy_and_without_the_decision_of_the_last(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out = tmp_path / "run", tmp_path / "student"
+    rate = ["--optimizer", "sgd", "--rate", "30", "--epochs", "9"]  # so large that the last epoch is not the best
+    assert cli.main(words(run, "--metric", "macro-f1", "--rule", "unweighted", *rate)) == 0
+    training = read_run(run).arms["unweighted"]
+    chosen = training.chosen
+    assert chosen is not None and chosen.epoch < len(training.epochs) and chosen.test != training.final
+    capsys.readouterr()
+    assert cli.main(["export", str(run), "--output", str(out), "--epoch", "chosen"]) == 0
+    assert f"unweighted, after its epoch {chosen.epoch}, is in" in capsys.readouterr().out
+    student = load_student(out)
+    assert_predicts_as(run, "unweighted", student, "chosen.safetensors")
+    inputs, labels = splits()["test"]
+    with torch.no_grad():
+        decided = student.decide(student(inputs).softmax(1).numpy())
+    assert chosen.test is not None and np.mean(decided == labels.numpy()) == pytest.approx(chosen.test)
+    assert "decision" not in json.loads((out / "student.json").read_text())
+    card = (out / "README.md").read_text()
+    assert f"after epoch {chosen.epoch} of 9, the best on the gold rows" in card
+    assert f"the student is right on {100 * chosen.test:.1f} %" in card
+    assert cli.main(["verify", str(out)]) == 0
 
 
 def test_runs_show_and_report(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

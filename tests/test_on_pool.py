@@ -56,26 +56,39 @@ def test_a_class_against_all_others_is_that_class_among_all() -> None:
 
     given = speaking(m=200, n=600, second=2.0)
     targets = correct_targets(given).targets
-    judged = judged_pool(given, targets, targets.of(given.unlabeled), "teacher")
-    found = known(given).classes
-    for name in ("recall", "f1", "share"):
-        whole = prediction_powered_by_class(parse_metric(f"{name}:a", "abcd"), *judged)
-        for one, other in zip(found, whole, strict=True):
-            assert getattr(one, name).estimate.value == pytest.approx(other.estimate.value)
-            assert getattr(one, name).estimate.low == pytest.approx(other.estimate.low)
+    for expert, found in known(given).classes.items():
+        judged = judged_pool(given, targets, targets.of(given.unlabeled), expert)
+        for name in ("recall", "f1", "share"):
+            whole = prediction_powered_by_class(parse_metric(f"{name}:a", "abcd"), *judged)
+            for one, other in zip(found, whole, strict=True):
+                assert getattr(one, name).estimate.value == pytest.approx(other.estimate.value)
+                assert getattr(one, name).estimate.low == pytest.approx(other.estimate.low)
 
 
-def test_ten_classes_are_judged_at_most_those_with_the_lowest_recall() -> None:
+def test_ten_classes_are_judged_at_most_those_with_the_lowest_recall_of_teacher_and_of_student() -> None:
     given = speaking(m=300, n=400, classes=14)
-    found = known(given)
-    right = [np.mean(~given.wrong[given.labels == c]) for c in range(14)]
-    assert [each.number for each in found.classes] == sorted(np.argsort(right, kind="stable")[:10].tolist())
+    for expert, found in known(given).classes.items():
+        is_right = given.validation[expert].argmax(axis=1) == given.labels
+        right = [np.mean(is_right[given.labels == c]) for c in range(14)]
+        assert [each.number for each in found] == sorted(np.argsort(right, kind="stable")[:10].tolist())
 
 
 def test_a_student_that_has_learned_the_gold_rows_is_not_judged_by_them() -> None:
     given = speaking(m=100, n=300)
-    assert set(known(given).accuracy) == {"teacher", "student"}
-    assert set(known(replace(given, gold_alone=True)).accuracy) == {"teacher"}
+    assert set(known(given).accuracy) == set(known(given).classes) == {"teacher", "student"}
+    alone = known(replace(given, gold_alone=True))
+    assert set(alone.accuracy) == set(alone.classes) == {"teacher"}
+
+
+def test_classes_of_the_student_are_covered_as_often_as_is_said_and_its_own() -> None:
+    inside = []
+    for seed in range(15):
+        given = speaking(m=200, n=1500, classes=3, seed=seed, second=2.5)
+        decided, truth = given.unlabeled["student"].argmax(axis=1), given.evidence.truth
+        for each in known(given).classes["student"]:
+            recall = float(np.mean(decided[truth == each.number] == each.number))
+            inside.append(each.recall.estimate.low <= recall <= each.recall.estimate.high)
+    assert np.mean(inside) > 0.85
 
 
 def test_the_users_metric_is_judged_too_but_for_rankings() -> None:

@@ -22,6 +22,7 @@ from experiments.confirmation.judge import (
     tasks_of,
     without_broken,
 )
+from experiments.confirmation.kinds import losses_said, worst_elsewhere
 from experiments.confirmation.report import Row, by_columns, gain_text
 from experiments.confirmation.rivals import BASE, LABELS
 from experiments.lab.tables import MISSING
@@ -77,6 +78,8 @@ def sayings(lines: Sequence[Line]) -> dict[str, str]:
         f"training the same judges put {after.near} of {len(after.cells)} within ±1 point, {percent(after.held)} inside",
         "hardly": f"{listed(few)} tasks with {golds}",
         "rivals": _better_rivals(lines),
+        "losses": losses_said(lines),
+        "worst": worst_elsewhere(lines),
     }
 
 

@@ -24,6 +24,8 @@ from experiments.confirmation.judge import (
     verdicts,
     without_broken,
 )
+from experiments.confirmation.kinds import MEANING as MEANING_OF_KINDS
+from experiments.confirmation.kinds import data_table, kind_table
 from experiments.confirmation.rivals import BASE, LABELS
 from experiments.confirmation.widths import width_table
 from experiments.lab.tables import MISSING, joined, markdown
@@ -70,6 +72,7 @@ def table(lines: Sequence[Line], tasks: Sequence[Task], wanted: int) -> str:
     parts += ["#### Macro-F1, where classes are of uneven size", f"{listed([task.name for task in uneven])}."]
     parts += [board(_of(lines, uneven), "macro_f1")] if _of(lines, uneven) else []
     parts += ["#### Task by task", task_table(lines, tasks), "#### Forecasts", forecast_table(lines, uneven)]
+    parts += ["#### Forecasts by kind of student", kinds(lines), "#### Forecasts by data set", data_table(lines)]
     parts += ["#### Widths of the intervals", WIDTHS, width_table(lines, tasks)]
     return joined([*parts, provenance(lines)])
 
@@ -158,6 +161,11 @@ def gain_text(found: MeanGain | None, tasks: bool = False) -> str:
 def widths(lines: Sequence[Line], tasks: Sequence[Task]) -> str:
     """How far students were from what was said of them, and the widths that this sets, for documents."""
     return joined([width_table(lines, tasks), WIDTHS])
+
+
+def kinds(lines: Sequence[Line]) -> str:
+    """How the forecast did by kind of student, for documents."""
+    return joined([kind_table(lines), MEANING_OF_KINDS])
 
 
 def so_far(lines: Sequence[Line], wanted: int) -> str:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import as_completed
 from pathlib import Path
+from typing import Any
 
 from experiments.confirmation.gist import gist, sayings
 from experiments.confirmation.judge import Line
-from experiments.confirmation.report import brief, figure, table, widths
+from experiments.confirmation.report import brief, figure, kinds, table, widths
 from experiments.lab import results
 from experiments.lab.documents import fill, mark
 from experiments.lab.figures import rendered
@@ -42,14 +43,20 @@ def run(name: str, gold: int, number: int, root: Path | None) -> Line:
     import torch
 
     from experiments.confirmation.trial import trial
-    from wdistill.core.environment import environment
 
     torch.set_num_threads(1)
+    task = next(task for task in TASKS if task.name == name)
+    return with_provenance(lambda: trial(task, root, gold, number))
+
+
+def with_provenance(trial: Callable[[], Mapping[str, Any]]) -> Line:
+    """What a trial found, and which code and machine it was run by."""
+    from wdistill.core.environment import environment
+
     ours = this_code()  # before the trial, during which files may change
     here = environment("cpu", 1)
     machine = {each: here[each] for each in ("processor", "cores", "python", "torch", "numpy", "scipy", "scikit-learn")}
-    task = next(task for task in TASKS if task.name == name)
-    return {**trial(task, root, gold, number), **ours, "environment": machine}
+    return {**trial(), **ours, "environment": machine}
 
 
 def missing(known: Sequence[Line], tasks: Sequence[Task], golds: Sequence[int], trials: int) -> list[tuple[str, int, int]]:
@@ -59,7 +66,13 @@ def missing(known: Sequence[Line], tasks: Sequence[Task], golds: Sequence[int], 
     return [each for each in wanted if each not in there]
 
 
-def run_all(wanted: Sequence[tuple[str, int, int]], file: Path, root: Path | None, workers: int) -> None:
+def run_all(
+    wanted: Sequence[tuple[str, int, int]],
+    file: Path,
+    root: Path | None,
+    workers: int,
+    run: Callable[[str, int, int, Path | None], Line] = run,
+) -> None:
     """Trials, side by side where there are several workers; each adds its line as it ends."""
     this_code()
     store.make_folder(file.parent, parents=True)
@@ -85,6 +98,7 @@ def draw(known: Sequence[Line], tasks: Sequence[Task], wanted: int, folder: Path
 def blocks(known: Sequence[Line], tasks: Sequence[Task], wanted: int) -> Mapping[str, str]:
     """What stands in documents, by the mark that its place begins with."""
     texts = {"confirmation": brief(known, tasks, wanted), "widths": widths(known, tasks), "gist": gist(known)}
+    texts |= {"kinds": kinds(known)}
     return {mark(name, "python -m experiments.confirmation"): text for name, text in {**texts, **sayings(known)}.items()}
 
 

@@ -67,10 +67,10 @@ def trial(task: Task, root: Path | None, gold: int, number: int) -> dict[str, An
             for metric in ("accuracy", "macro-f1")
         },
         "forecast": {
-            targets: {metric: _numbers(forecast(each, PLAIN[metric], FROZEN)) for metric in ("accuracy", "macro-f1")}
+            targets: {metric: numbers_of(forecast(each, PLAIN[metric], FROZEN)) for metric in ("accuracy", "macro-f1")}
             for targets, each in train_pilots(task, pool, rows, student, context, corrected, number).items()
         },
-        "after": {metric: _numbers(forecast(after, PLAIN[metric], FROZEN)) for metric in ("accuracy", "macro-f1")},
+        "after": {metric: numbers_of(forecast(after, PLAIN[metric], FROZEN)) for metric in ("accuracy", "macro-f1")},
         "targets": {
             "teacher": _accuracy(context.unlabeled["teacher"], truth),
             "corrected": _accuracy(corrected, truth),
@@ -160,6 +160,6 @@ def _accuracy(distributions: Floats, truth: Ints) -> float:
     return float(100 * np.mean(distributions.argmax(axis=1) == truth))
 
 
-def _numbers(interval: Interval) -> list[float]:
+def numbers_of(interval: Interval) -> list[float]:
     """In points: value, low and high."""
     return [100 * each for each in (interval.value, interval.low, interval.high)]

@@ -76,14 +76,19 @@ def _exceeded(values: Sequence[float]) -> float:
     return sorted(values)[len(values) - 1 - int(BEYOND * len(values))]
 
 
-def held_elsewhere(kinds: Sequence[Sequence[Miss]]) -> list[float]:
-    """Of each kind, the share of misses inside the width that all other data sets need."""
-    inside: list[list[bool]] = [[] for _ in kinds]
+def elsewhere(kinds: Sequence[Sequence[Miss]]) -> list[dict[str, list[bool]]]:
+    """Of each kind, by data set, whether each miss is inside the width that all other data sets need."""
+    inside: list[dict[str, list[bool]]] = [{} for _ in kinds]
     for data in sorted({each.data for kind in kinds for each in kind}):
         of_others = width([[each for each in kind if each.data != data] for kind in kinds])
         for known, kind in zip(inside, kinds, strict=True):
-            known += [each.held(of_others) for each in kind if each.data == data]
-    return [float(np.mean(each)) for each in inside]
+            known[data] = [each.held(of_others) for each in kind if each.data == data]
+    return inside
+
+
+def held_elsewhere(kinds: Sequence[Sequence[Miss]]) -> list[float]:
+    """Of each kind, the share of misses inside the width that all other data sets need."""
+    return [float(np.mean([held for data in inside.values() for held in data])) for inside in elsewhere(kinds)]
 
 
 def of_metric(lines: Sequence[Line], tasks: Sequence[Task], metric: str) -> list[Line]:

@@ -7,7 +7,7 @@ differs: the schedule is the leaderboard's own (`drops`); rows that a method doe
 where `distill` leaves them out and trains methods with and without gold rows apart; students may have convolutions, and
 teachers be as wide as they like; there are no augmentation, checkpoints or accuracies after every epoch.
 
-Lines from before commit 3413c6b were trained with another random order of rows.
+The leaderboard's lines (commits 397055b and 831fff7), from before commit 0b87b41, had another random order of rows.
 """
 
 from __future__ import annotations

@@ -40,7 +40,8 @@ def tables(advice: Advice, names: Sequence[str] | None) -> Iterator[Any]:
     yield Text(f"\n{rows_read(advice)}. In brackets: 95 % intervals.\n")
     yield _teacher_table(advice, names)
     yield _pool_table(advice.pool)
-    yield _pool_classes(advice, names)
+    for expert in advice.pool.classes:
+        yield _pool_classes(advice, expert, names)
     yield _finder_table(advice)
     whole = advice.sampled == advice.unlabeled  # all rows were counted: no interval
     yield _table(
@@ -93,16 +94,16 @@ def _pool_table(pool: PoolEstimates) -> Any:
     return _table("What is known of the unlabeled rows", ("", "from gold alone", "from gold and pool"), rows)
 
 
-def _pool_classes(advice: Advice, names: Sequence[str] | None) -> Any:
-    """The teacher class by class on the unlabeled rows, below the same from gold alone."""
-    rows = []
-    for each in advice.pool.classes:
+def _pool_classes(advice: Advice, expert: str, names: Sequence[str] | None) -> Any:
+    """Teacher or student class by class on the unlabeled rows, below the same from gold alone."""
+    rows, classes = [], advice.pool.classes[expert]
+    for each in classes:
         found = (each.share, each.recall, each.f1)
         name = names[each.number] if names else str(each.number)
         rows.append((name, "gold", *(_percent(part.gold) for part in found)))
         rows.append(("", "and pool", *(_percent(part.estimate) for part in found)))
-    some = len(advice.pool.classes) < sum(count > 0 for count in advice.class_rows)
-    title = "The same, class by class: the teacher" + (", where it is right least often" if some else "")
+    some = len(classes) < sum(count > 0 for count in advice.class_rows)
+    title = f"The same, class by class: the {expert}" + (", where it is right least often" if some else "")
     return _table(title, ("class", "from", "share, %", "recall, %", "F1, %"), rows)
 
 

@@ -21,6 +21,12 @@ def add(commands: Any) -> None:
     export.add_argument("--output", required=True, type=Path, metavar="FOLDER", help="where the student goes")
     export.add_argument("--arm", metavar="A", help="whose student (default: the first arm that is not a control)")
     export.add_argument(
+        "--epoch",
+        choices=["final", "chosen"],
+        default="final",
+        help="after the last epoch, or after the one that was best on the validation rows (default: final)",
+    )
+    export.add_argument(
         "--onnx", action="store_true", help="an ONNX program too, checked with onnxruntime: pip install 'wdistill[onnx]'"
     )
     export.add_argument("--trust-code", action="store_true", help="let the run's own package.module:function be imported")
@@ -31,6 +37,7 @@ def run_export(arguments: argparse.Namespace) -> None:
     from wdistill.core.errors import printable
     from wdistill.training.export import export_run
 
-    more = {"trust_code": arguments.trust_code, "onnx": arguments.onnx}
+    more = {"epoch": arguments.epoch, "trust_code": arguments.trust_code, "onnx": arguments.onnx}
     where = export_run(arguments.folder, arguments.output, arguments.arm, **more)
-    print(printable(f"the student of {where['arm']} is in {arguments.output}: {', '.join(where['files'])}"))
+    chosen = f", after its epoch {where['epoch']}," if arguments.epoch == "chosen" else ""
+    print(printable(f"the student of {where['arm']}{chosen} is in {arguments.output}: {', '.join(where['files'])}"))

@@ -1,4 +1,4 @@
-"""What gold rows and pool together tell of the pool: accuracies of teacher and student, and the teacher class by class.
+"""What gold rows and pool together tell of the pool: accuracies of teacher and student, and both class by class.
 
 The truth of a row is imputed by the corrected targets: out of fold on gold, fitted on all gold rows for the pool. Intervals
 are prediction-powered. Only predictors that are the same on gold and pool are judged so. A pilot student has learned the
@@ -22,13 +22,13 @@ from wdistill.methods.statistics import Interval, Z
 from wdistill.methods.targets import FittedTargets
 from wdistill.weights.confidence import Floats
 
-CLASSES = 10  # judged at most: those on which the teacher is right least often
+CLASSES = 10  # judged at most: those on which the predictor is right least often
 ACCURACY = PLAIN["accuracy"]
 
 
 @dataclass(frozen=True)
 class ClassOnPool:
-    """One class: its share of the rows, and how well the teacher finds it."""
+    """One class: its share of the rows, and how well teacher or student finds it."""
 
     number: int
     share: PredictionPowered
@@ -43,7 +43,7 @@ class PoolEstimates:
     accuracy: Mapping[str, PredictionPowered]  # of the teacher, and of the student where it has seen no gold row
     metric: str  # the user's, or ""
     by_metric: Mapping[str, PredictionPowered]  # the same experts by it; nothing for a metric of rankings
-    classes: tuple[ClassOnPool, ...]  # of the teacher, at most CLASSES
+    classes: Mapping[str, tuple[ClassOnPool, ...]]  # of the same experts as `accuracy`, at most CLASSES each
     pilot: Interval | None  # accuracy of the pilot student of corrected targets, as these judge it
 
     @property
@@ -71,7 +71,7 @@ def estimate_pool(
         {name: prediction_powered(ACCURACY, *rows) for name, rows in judged.items()},
         "" if metric is None else metric.name,
         {} if metric is None or metric.ranking else {n: prediction_powered(metric, *rows) for n, rows in judged.items()},
-        tuple(_of_class(number, *judged["teacher"]) for number in _least_right(context)),
+        {n: tuple(_of_class(c, *rows) for c in _least_right(context, n)) for n, rows in judged.items()},
         None if pilots is None else pilot_accuracy(pilots, judging_error(context, targets)),
     )
 
@@ -98,9 +98,11 @@ def judging_error(context: Context, targets: FittedTargets) -> float:
     return float(np.sqrt(covariance(centred[:, None], weights, groups)[0, 0])) * quantile(groups) / Z
 
 
-def _least_right(context: Context) -> list[int]:
-    """Classes with gold rows, those with the lowest recall of the teacher, in their order."""
-    right = np.bincount(context.labels[~context.wrong], minlength=context.validation["teacher"].shape[1])
+def _least_right(context: Context, expert: str) -> list[int]:
+    """Classes with gold rows, those with the lowest recall of an expert, in their order."""
+    predictions = context.validation[expert]
+    found = predictions.argmax(axis=1) == context.labels
+    right = np.bincount(context.labels[found], minlength=predictions.shape[1])
     rows = np.bincount(context.labels, minlength=len(right))
     known = np.flatnonzero(rows)
     lowest = known[np.argsort(right[known] / rows[known], kind="stable")]

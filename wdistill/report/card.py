@@ -146,6 +146,16 @@ def arm_of(outcome: Outcome, arm: str | None) -> str:
     return arm
 
 
+def at_chosen(outcome: Outcome, arm: str) -> Outcome:
+    """The outcome as if the arm had ended with its chosen epoch; what was judged after its last one is left out."""
+    training = outcome.arms[arm]
+    if training.chosen is None:
+        found, expected = "an arm whose validation rows were not measured", "an epoch that was best on them"
+        raise bad_value("no epoch was chosen", f"{outcome.folder}, {arm}", found, expected, "export the final student")
+    ended = replace(training, epochs=training.epochs[: training.chosen.epoch])
+    return replace(outcome, arms={**outcome.arms, arm: ended}, judgement=Judgement())
+
+
 def provenance_of(outcome: Outcome, identity: Mapping[str, Any], arm: str) -> Provenance:
     """What a run's outcome and identity say of the student of an arm."""
     told, students = outcome.judgement, outcome.judgement.students
@@ -164,8 +174,15 @@ def provenance_of(outcome: Outcome, identity: Mapping[str, Any], arm: str) -> Pr
         settings=_settings(outcome, arm),
         digests={name: dict(_digests(identity, name)) for name in identity["data"]},
         version=str(outcome.environment["wdistill"]),
-        notes=PIXELS if identity["data"]["validation"].get("dtype") == "uint8" else (),
+        notes=(*_epoch(outcome, arm), *(PIXELS if identity["data"]["validation"].get("dtype") == "uint8" else ())),
     )
+
+
+def _epoch(outcome: Outcome, arm: str) -> Iterator[str]:
+    """Where the student is not that of the last epoch."""
+    after, epochs = len(outcome.arms[arm].epochs), int(_values(outcome, arm)["epochs"])
+    if after < epochs:
+        yield f"Its parameters are those after epoch {after} of {epochs}, the best on the gold rows."
 
 
 def _digests(identity: Mapping[str, Any], split: str) -> Iterator[tuple[str, str]]:
@@ -201,11 +218,16 @@ def _teacher(identity: Mapping[str, Any], outcome: Outcome) -> str:
 
 
 def _settings(outcome: Outcome, arm: str) -> dict[str, str]:
-    values = {**outcome.recipe, **outcome.arms[arm].settings}
+    values = _values(outcome, arm)
     fields = settings_of(Recipe)
     named = [name for name in fields if name in values and name not in HERE and fields[name].compared]
     default = {name: list(of.default) if isinstance(of.default, tuple) else of.default for name, of in fields.items()}
     return {name: _shown(values[name]) for name in named if name in ESSENTIAL or values[name] != default[name]}
+
+
+def _values(outcome: Outcome, arm: str) -> dict[str, Any]:
+    """The recipe with what this arm has of its own."""
+    return {**outcome.recipe, **outcome.arms[arm].settings}
 
 
 def _shown(value: Any) -> str:

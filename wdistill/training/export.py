@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
@@ -31,7 +31,7 @@ from wdistill.core.errors import bad_value, unreadable, wrong_type
 from wdistill.core.paths import as_path
 from wdistill.core.sealed import digest_of
 from wdistill.methods.decision import Decision, read_decision
-from wdistill.report.card import CARD, Provenance, arm_of, model_card, provenance_of
+from wdistill.report.card import CARD, Provenance, arm_of, at_chosen, model_card, provenance_of
 from wdistill.report.exported import facts_of
 from wdistill.runs.arms import folder_of
 from wdistill.runs.checkpoints import CheckpointStore
@@ -47,6 +47,7 @@ FORMAT = 2  # the description has a digest of its own
 PARAMETERS, PROGRAM, ONNX, DESCRIPTION = "student.safetensors", "student.pt2", "student.onnx", "student.json"
 FILES = (PARAMETERS, PROGRAM, ONNX, CARD, DESCRIPTION)
 UNFINISHED = ".student.json"  # {name: digests}
+STORED = {"final": "parameters.safetensors", "chosen": "chosen.safetensors"}  # in the folder of an arm
 
 
 def export_student(
@@ -177,11 +178,23 @@ def _start(path: Path) -> bytes:
 
 
 def export_run(
-    run: Path, folder: Path, arm: str | None = None, *, trust_code: bool = False, onnx: bool = False
+    run: Path,
+    folder: Path,
+    arm: str | None = None,
+    *,
+    epoch: Literal["final", "chosen"] = "final",
+    trust_code: bool = False,
+    onnx: bool = False,
 ) -> dict[str, Any]:
-    """Export the student of one arm of a finished run; returns its description with the arm and the files."""
+    """Export the student of one arm of a finished run; returns its description with the arm, the epoch and the files.
+
+    epoch: the parameters after the last epoch, or after the one that was best on the validation rows. What the run decides
+    by its metric was fitted to the last one, so that the chosen one decides for the most likely class.
+    """
     outcome, state = read_run(run), CheckpointStore(run).state
     arm = arm_of(outcome, arm)
+    if epoch == "chosen":
+        outcome = at_chosen(outcome, arm)
     network, arguments = state["identity"]["student"]["network"], state["identity"]["student"]["arguments"]
     if network is None:
         found = f"a {state['identity']['student']['type']} that was passed as a module"
@@ -192,7 +205,7 @@ def export_run(
         what, expected = "the student is built by code that the run names", "your consent to run this code"
         raise bad_value(what, str(run), network, expected, "add --trust-code (trust_code=True in Python)")
     student = NETWORKS[network](**arguments) if arguments else build(network)
-    content = CheckpointStore(run / "arms" / folder_of(arm)).read("parameters.safetensors")
+    content = CheckpointStore(run / "arms" / folder_of(arm)).read(STORED[epoch])
     tensors.load_parameters(student, tensors.from_bytes(content, arm), arm)
     inputs = state["identity"]["data"]["validation"]
     if "columns" in inputs:
@@ -211,7 +224,8 @@ def export_run(
     provenance = provenance_of(outcome, state["identity"], arm)
     source = None if arguments else network
     description = export_student(student, example, folder, source, made_of, onnx=onnx, provenance=provenance)
-    return {**description, "arm": arm, "files": [DESCRIPTION, *description["sha256"]]}
+    after = len(outcome.arms[arm].epochs)
+    return {**description, "arm": arm, "epoch": after, "files": [DESCRIPTION, *description["sha256"]]}
 
 
 def load_student(folder: str | Path, module: nn.Module | None = None, *, trust_code: bool = False) -> nn.Module:
