@@ -34,6 +34,7 @@ from wdistill.training.randomness import key, permutation
 from wdistill.training.ranks import ranks
 from wdistill.training.stack import Alone, Students
 from wdistill.training.stage import Callbacks, Stage, StoppedError, TrainState
+from wdistill.training.targets import targets_on
 
 QUIET = 0.2  # seconds between events from inside an epoch
 SETTLED = 50  # steps between looks at the loss on a device where each look would make it wait
@@ -121,7 +122,7 @@ class _Trainer:
         self.accuracies, self.callbacks, self.device = accuracies, callbacks, device_of(students.model)
         self.stages = [each.stage for each in members]
         self.stage, self.names = self.stages[0], _names(self.stages)  # of a stack, all have its rows, order and epochs
-        self.targets = _stacked([stage.examples.targets.to(self.device) for stage in self.stages])
+        self.targets = targets_on(self.device, [stage.examples.targets for stage in self.stages])
         self.weights = _stacked([stage.examples.weights.to(self.device, copy=True) for stage in self.stages])
         auxiliary = self.stage.auxiliary_loss.module if self.stage.auxiliary_loss else nn.Module()  # without parameters
         self.optimization = Optimization(self.model, auxiliary, recipe, self.names)
@@ -226,10 +227,9 @@ class _Trainer:
         """The loss of a batch; of a stack, those of its students (S,)."""
         batch, logits = read(self.model, batch, self.recipe, position, self.device, self.names)
         rows = rows.to(self.device)
+        targets, weights = self.targets.rows(rows), self.weights.index_select(1, rows)
         if len(self.members) == 1:
-            targets, weights = self.targets[0].index_select(0, rows), self.weights[0].index_select(0, rows)
-            return batch_loss(self.stage, logits, targets, weights, rows, batch)
-        targets, weights = self.targets.index_select(1, rows), self.weights.index_select(1, rows)
+            return batch_loss(self.stage, logits, targets, weights[0], rows, batch)
         return batch_losses(self.stages, logits, targets, weights, rows, batch)
 
     def _add_losses(self, pending: list[tuple[Tensor, int]], rows: Tensor) -> None:
