@@ -70,9 +70,8 @@ def _crash(number: str, what: str) -> Case:
 
 
 CRASHES = "test_crashes.py::test_a_run_killed_at_a_point_of_the_catalogue_ends_with_the_same_bits"
-NO_RANKS = "one model trained by several processes (torchrun), which the program does not do"
+RANKS = "scale/test_ranks.py::"
 RAY = "a Ray cluster, which the program does not use"
-WORKERS = "processes are workers of one run, each with a training of its own"
 
 CASES = (
     # arrays
@@ -335,21 +334,33 @@ CASES = (
         "H4",
         "one of several processes raises",
         "all stop with its error",
-        _tests("test_workers.py::test_whatever_breaks_a_block_no_process_is_left"),
-        why=WORKERS,
+        _tests(
+            "test_workers.py::test_whatever_breaks_a_block_no_process_is_left",
+            f"{RANKS}test_an_error_of_one_process_is_told_by_the_first",
+        ),
     ),
     Case(
         "H5",
         "one of several processes is killed",
-        "exit 75, no hang",
+        "all end, and the same command resumes",
         _tests(
             "test_workers.py::test_whatever_breaks_a_block_no_process_is_left",
             "test_signals.py::test_workers_save_and_die_as_they_should",
+            f"{RANKS}test_a_killed_process_ends_all_and_any_number_of_processes_resumes",
         ),
-        why=WORKERS,
     ),
-    Case("H6", "ranks that find different newest checkpoints", "the newest common one", Needs(NO_RANKS)),
-    Case("H7", "ranks that make and remove the same folders", "only rank 0 does", Needs(NO_RANKS)),
+    Case(
+        "H6",
+        "ranks that find different newest checkpoints",
+        "that of the first, which alone looks",
+        _tests(f"{RANKS}test_a_killed_process_ends_all_and_any_number_of_processes_resumes"),
+    ),
+    Case(
+        "H7",
+        "ranks that make and remove the same folders",
+        "only rank 0 does",
+        _tests(f"{RANKS}test_the_number_of_processes_changes_no_bit"),
+    ),
     Case(
         "H8",
         "a run resumed with another number of processes",
@@ -357,15 +368,17 @@ CASES = (
         _tests(
             "test_distillation.py::test_a_run_goes_on_with_other_workers_and_the_same_bits",
             "test_arms.py::test_two_workers_give_the_same_bits",
+            f"{RANKS}test_a_killed_process_ends_all_and_any_number_of_processes_resumes",
         ),
-        why=WORKERS,
     ),
     Case(
         "H9",
         "rows that cannot be divided by the number of processes",
         "each row once",
-        _tests("test_distillation.py::test_streams_give_the_same_rows_with_any_number_of_workers"),
-        why=WORKERS,
+        _tests(
+            "test_distillation.py::test_streams_give_the_same_rows_with_any_number_of_workers",
+            f"{RANKS}test_the_number_of_processes_changes_no_bit",
+        ),
     ),
     Case("H10", "a Ray task that is tried again", "the same chunk, counted once", Needs(RAY)),
     Case("H11", "blocks that Ray returns in another order", "joined by id", Needs(RAY)),

@@ -23,6 +23,7 @@ from torch import Tensor
 from tests.distilling import MADE, QUICK, Dropping, seeded, splits, student, table, teacher, undrawn
 from tests.test_vid import big, images, small
 from wdistill import Report, best, debiased, distill, fidelity, unweighted
+from wdistill.training.inputs import Streamed
 from wdistill.training.optimizer import Optimization
 from wdistill.training.ranks import Ranks
 
@@ -67,8 +68,26 @@ def plain(folder: Path, micro_batches: int | None) -> Report:
     return distill(teacher, student, **splits(), rule=debiased, recipe=recipe, run=folder)
 
 
+class Items:
+    """A Dataset of the unlabeled rows."""
+
+    def __len__(self) -> int:
+        return len(splits()["unlabeled"][0])
+
+    def __getitem__(self, row: int) -> Tensor:
+        return splits()["unlabeled"][0][row]
+
+
+def streamed(folder: Path, micro_batches: int | None) -> Report:
+    """Rows that a DataLoader reads in every epoch."""
+    recipe = replace(RECIPE, micro_batches=micro_batches)
+    return distill(
+        teacher, student, **{**splits(), "unlabeled": Streamed(Items())}, rule=debiased, recipe=recipe, run=folder
+    )
+
+
 KINDS: Mapping[str, Callable[[Path, int | None], Report]] = {
-    each.__name__: each for each in (rules, stored, features, spread, stacked, plain)
+    each.__name__: each for each in (rules, stored, features, spread, stacked, plain, streamed)
 }
 
 

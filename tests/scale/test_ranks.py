@@ -59,7 +59,8 @@ def wanted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]
 
 
 @pytest.mark.parametrize(
-    "kind, processes", [("rules", 2), ("rules", 3), ("stored", 2), ("features", 2), ("spread", 2), ("stacked", 2)]
+    "kind, processes",
+    [("rules", 2), ("rules", 3), ("stored", 2), ("features", 2), ("spread", 2), ("stacked", 2), ("streamed", 2)],
 )
 def test_the_number_of_processes_changes_no_bit(wanted: dict[str, Path], tmp_path: Path, kind: str, processes: int) -> None:
     done = ranked(processes, kind, tmp_path / "run", 3)

@@ -209,7 +209,8 @@ class _Trainer:
         team = self.parted.ranks
 
         def supervision(rows: Tensor) -> tuple[Tensor, Tensor]:
-            targets, weights = (each[0].index_select(0, rows.to(each.device)) for each in (self.targets, self.weights))
+            at = rows.to(self.device)
+            targets, weights = self.targets.rows(at), self.weights[0].index_select(0, at)
             if team.size > 1:
                 team.tell("step", targets.cpu().numpy(), weights.cpu().numpy())
             return targets, weights
