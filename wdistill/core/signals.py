@@ -15,14 +15,15 @@ from types import FrameType
 class Stop:
     """Whether a signal to stop was received, and which one. A second one exits at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_several: bool = False) -> None:
         self.signal = 0
+        self.of_several = of_several  # processes that wait for each other: none may leave in the middle of an exchange
 
     def __call__(self) -> bool:
         return self.signal != 0
 
     def receive(self, number: int, frame: FrameType | None = None) -> None:
-        if self.signal and number == signal.SIGINT:
+        if self.signal and number == signal.SIGINT and not self.of_several:
             raise KeyboardInterrupt  # so that a notebook keeps running
         if self.signal:
             os._exit(128 + number)  # what is committed is kept
@@ -38,7 +39,7 @@ class Stop:
 @contextmanager
 def stopping() -> Iterator[Stop]:
     """Listen for SIGTERM and SIGINT while the block runs; only the main thread can."""
-    stop = Stop()
+    stop = Stop(of_several="TORCHELASTIC_RUN_ID" in os.environ)
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return

@@ -67,14 +67,18 @@ def follow() -> Any:
             if order == "begin":
                 resources.enter_context(torch_threads(*values))
             elif order == "jobs":
-                train_share([unpacked(job) for job in values[0]], Callbacks(stop), team)
+                train_share(values[0], Callbacks(stop), team)
             elif order == "predict":
-                model, inputs, precision, part = unpacked(values[0])
-                predict_share(model, inputs, precision, part, team, stop)
+                predict_share(values[0], team, stop)
             elif order == "train":
                 while held:
                     held.pop().close()
-                held.append(Follower(values[0], device_for(values[1]), team))
+                failed = None
+                try:
+                    held.append(Follower(values[0], device_for(values[1]), team))
+                except Exception as error:
+                    failed = in_words(error)
+                team.agree(failed)
             elif order == "epoch":
                 with suppress(Exception):  # the leader knows
                     held[-1].follow(values[0], values[1], stop)

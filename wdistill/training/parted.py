@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,9 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from wdistill.core.errors import from_words
 from wdistill.runs.recipe import Recipe
 from wdistill.training import tensors
 from wdistill.training.batch import Batch
+from wdistill.training.inputs import first_row
 from wdistill.training.optimizer import Optimization
 from wdistill.training.packing import packed, unpacked
 from wdistill.training.parts import PartedBatch, Summed, parts_of
@@ -56,6 +58,8 @@ class PartedEpochs:
         state, scale = tensors.to_bytes(self.optimization.to_tensors()), self.optimization.scaler.state_dict() or None
         content = packed(Copy(plain, model, self.recipe, again, state, scale), self.stage.name)
         self.ranks.tell("train", content, self.recipe.device)
+        for error in filter(None, self.ranks.agree(None)):
+            raise from_words(error)
 
     def epoch(
         self, epoch: int, step: int, supervision: Supervision, stopping: Callable[[], bool]
@@ -63,7 +67,7 @@ class PartedEpochs:
         """The batches of an epoch from a step on: their rows, with the gradients of all parts in place."""
         plan, own = plan_of(self.stage, self.recipe, epoch), slice(self.ranks.rank, None, self.ranks.size)
         mine = [part for rows in plan[step:] for part in parts_of(rows, self.stage.parts)[own]]
-        batches = iter(self.stage.examples.inputs.batches(mine))
+        batches = self._batches(mine)
         for number, rows in enumerate(plan[step:], step):
             position = self.optimization.begin(self.stage, epoch, number, len(plan))
             supervised = supervision(rows)
@@ -77,15 +81,19 @@ class PartedEpochs:
             ]
             yield rows, self.batch.gradients(len(parts), losses, stopping)
 
+    def _batches(self, mine: Sequence[Tensor]) -> Iterator[Batch]:
+        """Read when the first is needed: an error then is one of a part."""
+        yield from self.stage.examples.inputs.batches(mine)
+
     def _loss(
         self, rows: Tensor, place: slice, targets: Tensor, weights: Tensor, batches: Iterator[Batch], position: int
     ) -> Callable[[], Tensor]:
         """The loss of a part, at its place in the batch, as its share of the batch's mean."""
 
         def loss() -> Tensor:
+            batch, model, name = next(batches), self.optimization.model, self.stage.name
             seed_generators(position, self.device)
-            model, name = self.optimization.model, self.stage.name
-            batch, logits = read(model, next(batches), self.recipe, position, self.device, name)
+            batch, logits = read(model, batch, self.recipe, position, self.device, name)
             wanted, weighed = targets[place].to(self.device), weights[place].to(self.device)
             mean = batch_loss(self.stage, logits, wanted, weighed, rows.to(self.device), batch)
             return mean * (len(rows) / len(targets))
@@ -100,6 +108,7 @@ class Follower:
         copy: Copy = unpacked(content)
         self.resources, self.ranks = ExitStack(), ranks
         model, stage, auxiliary = copy.model.to(device), copy.stage, nn.Module()
+        first_row(stage.examples.inputs)  # it can be read here, too
         if copy.again is not None:
             auxiliary_loss = self.resources.enter_context(copy.again(model))
             stage, auxiliary = replace(stage, auxiliary_loss=auxiliary_loss), auxiliary_loss.module

@@ -16,7 +16,7 @@ from wdistill.methods.decision import reachable
 from wdistill.methods.metric import Metric
 from wdistill.training.batch import Batch, call, described, logits_of, rows_in
 from wdistill.training.inputs import Inputs
-from wdistill.training.packing import packed
+from wdistill.training.packing import packed, unpacked
 from wdistill.training.ranks import Ranks, is_launched, local_rank, ranks
 from wdistill.training.stage import StoppedError
 from wdistill.weights.equations import probabilities
@@ -49,18 +49,20 @@ def predict(
     return _checked(np.concatenate([own, *others], axis=-2), model)
 
 
-def predict_share(
-    model: nn.Module, inputs: Inputs, precision: str, part: slice, team: Ranks, stopping: Callable[[], bool]
-) -> None:
+def predict_share(content: bytes, team: Ranks, stopping: Callable[[], bool]) -> None:
     """A follower's share of a prediction, for the leader."""
 
     def on_batch(rows: int) -> None:
         if stopping():
             raise StoppedError("stopped while a model predicted rows")
 
-    own, model = _share(part, team.rank, team.size), model.to(device_for(device_of(model).type))
-    failed, logits = _attempt(lambda: _logits(model, inputs, precision, own, on_batch) if _rows(own) else None)
-    if not any(team.agree(failed and in_words(failed))) and _rows(own):
+    def compute() -> NDArray[np.float32] | None:
+        model, inputs, precision, part = unpacked(content)
+        own, device = _share(part, team.rank, team.size), device_for(device_of(model).type)
+        return _logits(model.to(device), inputs, precision, own, on_batch) if _rows(own) else None
+
+    failed, logits = _attempt(compute)
+    if not any(team.agree(failed and in_words(failed))) and logits is not None:
         team.send(logits)
 
 

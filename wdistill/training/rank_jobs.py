@@ -10,7 +10,7 @@ from dataclasses import replace
 from wdistill.core import checks
 from wdistill.core.errors import from_words, in_words
 from wdistill.training.jobs import TrainingJob, run_job
-from wdistill.training.packing import packed
+from wdistill.training.packing import packed, unpacked
 from wdistill.training.predict import device_for
 from wdistill.training.ranks import Ranks, apart
 from wdistill.training.stage import Callbacks, StoppedError
@@ -22,16 +22,17 @@ def run_on_ranks(jobs: Sequence[TrainingJob], callbacks: Callbacks, team: Ranks,
         for job in jobs:
             run_job(job, callbacks)
         return
-    team.tell("jobs", [packed(job, job.name) for job in jobs])
-    train_share(jobs, callbacks, team)
+    content = [packed(job, job.name) for job in jobs]
+    team.tell("jobs", content)
+    train_share(content, callbacks, team)
 
 
-def train_share(jobs: Sequence[TrainingJob], callbacks: Callbacks, team: Ranks) -> None:
+def train_share(jobs: Sequence[bytes], callbacks: Callbacks, team: Ranks) -> None:
     """Train those jobs that are this process'; the first error of all of them ends all, where it is the leader."""
     failed: Exception | None = None
     with apart(), _collected(team) as messages:
         try:
-            for job in jobs[team.rank :: team.size]:
+            for job in map(unpacked, jobs[team.rank :: team.size]):
                 run_job(replace(job, device=str(device_for(job.recipe.device))), callbacks)
         except Exception as error:
             failed = error
