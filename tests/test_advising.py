@@ -116,7 +116,7 @@ def test_each_sentence_has_its_reason() -> None:
 def test_pilot_students_have_the_last_word() -> None:
     teacher = share(80, 100)
     told = verdict(teacher, gain(2.4, 0.5), Interval(1.2, 0.0, 2.4), 100)
-    assert told == "correct the targets: the student gains about +1.2 points"
+    assert told == "correct the targets: pilot students gain +1.2 points, a rough forecast"
     lost = verdict(teacher, gain(2.4, 0.5), Interval(-1.2, -2.6, 0.2), 100)
     assert lost == "use the gold as labels: pilots of better targets lose about 1.2 points"
     nothing = verdict(teacher, gain(2.4, 0.5), Interval(-0.2, -2.6, 2.2), 100)
@@ -134,17 +134,17 @@ def judged(metric: str, value: float, low: float, high: float) -> JudgedTargets:
     [
         ("use the gold as labels: better targets gain pilot students nothing", "macro-f1", (-0.055, -0.094, 0.05),
          ["by macro-f1 pilot students lose 0.055"]),
-        ("correct the targets: the student gains about +1.9 points", "macro-f1", (-0.055, -0.094, 0.05),
+        ("correct the targets: pilot students gain +1.9 points, a rough forecast", "macro-f1", (-0.055, -0.094, 0.05),
          ["but by macro-f1 pilot students lose 0.055"]),
         ("use the gold as labels: better targets gain pilot students nothing", "f1:1", (0.021, 0.01, 0.03),
          ["but by f1:1 pilot students gain 0.021"]),
         ("use the gold as labels: pilots of better targets lose about 1.2 points", "f1:1", (0.021, 0.01, 0.03),
          ["but by f1:1 pilot students gain 0.021"]),
         ("use the gold as labels", "cost", (0.4, 0.1, 0.7), ["but by cost pilot students gain 0.400"]),
-        ("correct the targets: the student gains about +1.9 points", "macro-f1", (0.02, -0.02, 0.1), []),
+        ("correct the targets: pilot students gain +1.9 points, a rough forecast", "macro-f1", (0.02, -0.02, 0.1), []),
         ("use the gold as labels: pilots of better targets lose about 1.2 points", "f1:1", (-0.02, -0.1, 0.1), []),
         ("use the gold as labels: better targets gain pilot students nothing", "macro-f1", (-0.002, -0.09, 0.05), []),
-        ("correct the targets: the student gains about +1.9 points", "log-loss", (-0.2, -0.5, 0.1), []),
+        ("correct the targets: pilot students gain +1.9 points, a rough forecast", "log-loss", (-0.2, -0.5, 0.1), []),
         ("use the gold as labels", "accuracy", (0.02, -0.02, 0.1), []),
     ],
 )  # fmt: skip
@@ -168,7 +168,7 @@ def test_a_gain_in_accuracy_that_loses_a_class_is_no_gain_without_a_but() -> Non
     assert found.forecast is not None and found.forecast.value > 1
     assert found.judged is not None and found.judged.forecast is not None and found.judged.forecast.value < -0.01
     lost = f"; but by macro-f1 pilot students lose {-found.judged.forecast.value:.3f}"
-    assert found.verdict.startswith("correct the targets: the student gains about +") and lost in found.verdict
+    assert found.verdict.startswith("correct the targets: pilot students gain +") and lost in found.verdict
     assert lost not in advise(given, pilots=pilots).verdict
 
 

@@ -21,6 +21,7 @@ from typing import Any
 from experiments.confirmation.gist import gist, sayings
 from experiments.confirmation.judge import Line
 from experiments.confirmation.report import brief, figure, kinds, table, widths
+from experiments.confirmation.words import forecast_words
 from experiments.lab import results
 from experiments.lab.documents import fill, mark
 from experiments.lab.figures import rendered
@@ -98,8 +99,8 @@ def draw(known: Sequence[Line], tasks: Sequence[Task], wanted: int, folder: Path
 def blocks(known: Sequence[Line], tasks: Sequence[Task], wanted: int) -> Mapping[str, str]:
     """What stands in documents, by the mark that its place begins with."""
     texts = {"confirmation": brief(known, tasks, wanted), "widths": widths(known, tasks), "gist": gist(known)}
-    texts |= {"kinds": kinds(known)}
-    return {mark(name, "python -m experiments.confirmation"): text for name, text in {**texts, **sayings(known)}.items()}
+    texts |= {"kinds": kinds(known), **sayings(known), **forecast_words(known, tasks)}
+    return {mark(name, "python -m experiments.confirmation"): text for name, text in texts.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

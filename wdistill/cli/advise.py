@@ -35,9 +35,9 @@ def add(commands: Any) -> None:
     advise = commands.add_parser(
         "advise",
         help="a verdict before training: what your gold labels could win",
-        description="How often the teacher is wrong, who finds it, what each method would change, what a student would\n"
-        "gain, and which rows to label next: from an LLM's answers and your gold labels (--answers, --gold), or from\n"
-        "tables of predictions (--validation, --unlabeled). It needs scikit-learn: pip install 'wdistill[methods]'.",
+        description="How often the teacher is wrong, who finds it, what each method would change, roughly what a student\n"
+        "would gain, and which rows to label next: from an LLM's answers and your gold labels (--answers, --gold), or\n"
+        "from tables of predictions (--validation, --unlabeled). It needs scikit-learn: pip install 'wdistill[methods]'.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -185,7 +185,7 @@ def verdict(teacher: Interval, gain: ExpectedGain, forecast: Interval | None, ro
     if gain.interval.low > 0 and forecast is not None:
         if forecast.value <= -NOTHING:
             return f"{GOLD}: {LOSE} about {-forecast.value:.1f} points"
-        students = f"the student gains about {forecast.value:+.1f} points"
+        students = f"pilot students gain {forecast.value:+.1f} points, a rough forecast"
         nothing = f"{GOLD}: better targets gain pilot students nothing"
         return f"{CORRECT}: {students}" if forecast.value >= NOTHING else nothing
     if gain.interval.high < POSSIBLE:

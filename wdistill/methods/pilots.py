@@ -5,8 +5,9 @@ targets, one on the corrected ones. On the last quarter the corrected targets ju
 as they say, the metric of the one minus that of the other is the forecast.
 
 How far single students are from it was measured in the confirmation, for accuracy and macro-F1, and afterwards: with what
-had been frozen before (0.7 points to both sides) 66 % of its trials were inside the "95 %" interval, and forecasts were 1.2
-points too low on the mean. `python -m experiments.confirmation` prints how many are inside where the data set is left out.
+had been frozen before (0.7 points to both sides) two thirds of its trials were inside the "95 %" interval, and forecasts
+were too low in the mean. `python -m experiments.confirmation` prints how much, and how many are inside where the data set is
+left out.
 All pilots there were copies of the student. Linear ones, which tables and answers have, and students of texts as bags of
 n-grams have the same width, which was not set for them.
 """

@@ -1,0 +1,41 @@
+"""What docs/advise.md says of the forecast in sentences, made of the lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from experiments.confirmation.judge import WITHIN, Line, forecasts
+from experiments.confirmation.widths import PILOTS, held_elsewhere, misses, needed_widths, of_metric
+from experiments.leaderboard.report import percent
+from experiments.leaderboard.tasks import Task, data_of
+from wdistill.report.words import signed
+
+
+def forecast_words(lines: Sequence[Line], tasks: Sequence[Task]) -> dict[str, str]:
+    """Parts of sentences, by the name of their place; widths need lines of two data sets."""
+    told, after = forecasts(lines), forecasts(lines, "after")
+    said, came = (signed(float(each)) for each in np.mean(list(told.cells.values()), axis=0))
+    missed = float(np.mean([each.gain for each in misses(lines, "soft", "accuracy")]))
+    found = {
+        "frozen": f"held {percent(told.held)} of them, where 95 % had been promised: students gained {signed(missed)} "
+        "points over what was forecast, in the mean",
+        "trust": f"within ±1 point of what came in {told.near} of {len(told.cells)} tasks and sizes, where "
+        f"{100 * WITHIN:.0f} % had been asked for. It said {said} points in the mean, and {came} came. Its root mean square "
+        f"error was {told.rms:.2f} points; that of always saying the mean, which nobody knows beforehand, "
+        f"{told.constant_rms:.2f}. The judgement after training was within ±1 point in {after.near} of {len(after.cells)}",
+    }
+    uneven = of_metric(lines, tasks, "macro-f1")
+    if any(len({data_of(line["task"]) for line in some}) < 2 for some in (lines, uneven)):
+        return found
+    reach = needed_widths(lines, tasks, PILOTS)["accuracy"]
+    shares = [
+        held_elsewhere([misses(some, of, metric) for of in PILOTS])[0]
+        for some, metric in ((lines, "accuracy"), (uneven, "macro-f1"))
+    ]
+    inside = [percent(share) for share in shares]
+    return found | {
+        "reach": f"1.96 × {100 * reach.below:.1f} points down and 1.96 × {100 * reach.above:.1f} up",
+        "elsewhere": f"{inside[0]} of them are inside for soft targets, {inside[1]} by macro-F1",
+    }
