@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from experiments.confirmation import run as confirmation
+from experiments.confirmation.choices import choice_table
 from experiments.confirmation.gist import gist, hardly_better, sayings
 from experiments.confirmation.judge import (
     BROKEN,
@@ -21,6 +22,7 @@ from experiments.confirmation.judge import (
     losses,
     over_simple,
     regrets,
+    target_forecasts,
     verdicts,
     without_broken,
 )
@@ -265,6 +267,24 @@ def test_the_sentences_of_kinds_hold_on_the_lines(stored: list[Line]) -> None:
     assert min(inside, key=lambda name: np.mean(inside[name])) == "phoneme"
 
 
+def test_a_right_choice_takes_the_better_arm_of_every_task() -> None:
+    """letter: labels gain 1 and 2 points over `best`; magic: they lose 4."""
+    names, made = ("letter", "magic"), {"letter": (83.0, 84.0), "magic": (78.0, 78.0)}
+    lines = [line(name, 500, number, **{LABELS: reached}) for name in names for number, reached in enumerate(made[name])]
+    rows = [row.split(" | ") for row in choice_table(lines, [task for task in TASKS if task.name in names]).splitlines()]
+    assert rows[2] == [f"| {LABELS}, accuracy", "+0.75", "−1.25 |"]
+    assert rows[3] == ["| best, hard, accuracy", "0.00", "0.00 |"]
+    assert rows[4][1:] == ["–", "– |"]  # these tasks are not judged by macro-F1
+
+
+def test_the_sentences_of_choices_hold_on_the_lines(stored: list[Line]) -> None:
+    rows = choice_table(stored, CONFIRMING).replace("−", "-").splitlines()[2:]
+    numbers = [[float(cell) for cell in row.strip("| ").split(" | ")[1:]] for row in rows]
+    (labels, shape, labels_f1, _), sizes = numbers, len(confirmation.GOLD)
+    assert max(labels[:sizes]) < 0.05 and labels_f1[0] > 0.5
+    assert all(0.05 < each < 0.25 for each in shape[:sizes]) and max(each for row in numbers for each in row[sizes:]) < 0
+
+
 def test_documents_show_what_the_lines_say(stored: list[Line]) -> None:
     every = sum(task.trials for task in CONFIRMING for gold in confirmation.GOLD if gold <= task.most_gold)
     remedy = "run: python -m experiments.confirmation --trials 0"
@@ -339,7 +359,26 @@ def test_sentences_of_the_forecast_have_the_numbers_of_the_lines(stored: list[Li
     assert f"{inside[0]} of them are inside for soft targets, {inside[1]} by macro-F1" == words["elsewhere"]
     width = UNFORESEEN["accuracy"]
     assert words["reach"] == f"1.96 × {100 * width.below:.1f} points down and 1.96 × {100 * width.above:.1f} up"
-    assert set(forecast_words(stored[:1], CONFIRMING)) == {"frozen", "trust"}  # one data set needs no width
+    assert set(forecast_words(stored[:1], CONFIRMING)) == {"frozen", "trust", "targets"}  # one data set needs no width
+
+
+def test_gains_of_targets_are_held_to_what_they_were_on_the_pool() -> None:
+    """8 points came: where 7 ± 2 were promised, where 5 ± 2 were, and where nothing was noted."""
+    known = [
+        line("letter", 100, number) | {"targets": {"gain": told, "gain_error": 0.01, "corrected": 83.0, "teacher": 75.0}}
+        for number, told in enumerate((0.07, 0.05))
+    ]
+    found = target_forecasts([*known, line("magic", 100, 0)])
+    assert found.held == 0.5 and set(found.cells) == {("letter", 100)}
+    assert found.cells["letter", 100] == pytest.approx((6, 8)) and found.near == 0
+
+
+def test_gains_of_targets_are_told_better_than_those_of_students(stored: list[Line]) -> None:
+    """What docs/advise.md says by hand."""
+    targets, students = target_forecasts(stored), forecasts(stored)
+    assert targets.near > 1.3 * students.near and targets.held > students.held + 0.15
+    few, more = ([each for each in stored if (each["gold"] == 100) is least] for least in (True, False))
+    assert target_forecasts(few).held < target_forecasts(more).held
 
 
 def test_what_the_product_says_of_its_forecast_holds_on_the_lines(stored: list[Line]) -> None:

@@ -869,7 +869,7 @@ def test_the_leaderboard_in_the_results_is_that_of_the_lines() -> None:
 
 
 def test_the_predictions_in_a_document_are_those_of_the_lines() -> None:
-    text = (HERE.parent / "docs" / "advise.md").read_text()
+    text = (HERE.parent / "docs" / "results.md").read_text()
     assert PREDICTED in text and filled(text, {PREDICTED: report.validated(of_the_repository()[1])}) == text, REMEDY
     made_up = report.validated(made.lines(2))
     assert re.search(r"tasks and sizes within ±1 point.* \| \d+ of 42 .*single trials .* \d+ % of 84", made_up, re.S), (
@@ -901,10 +901,9 @@ def test_the_sentences_of_the_results_have_the_numbers_of_the_lines() -> None:
     assert simple_gain is not None and len(simple_gain[1]) == 5 and "On five of the seven tasks a student" in text
     forecast = standings.forecast_with(mine, TRANSFER["soft"])
     assert forecast is not None and f"has {report._near(forecast).partition(' (')[0]}" in text
-    advise = " ".join((HERE.parent / "docs" / "advise.md").read_text().split())
     every = [standings.forecast(known, targets) for targets in ("soft", "hard")]
     shares = [round(100 * each.within) for each in (forecast, *every) if each]
-    assert f"{min(shares)} to {max(shares)} % of the predicted gains are within ±1 point" in advise
+    assert f"{min(shares)} to {max(shares)} % of the predicted gains are within ±1 point" in text
     experiments = " ".join((HERE / "README.md").read_text().split())
     assert (
         f"In the confirmation half of that board {report._near(forecast).partition(' (')[0]} are within ±1 point"

@@ -263,6 +263,14 @@ def test_a_perfect_predictor_still_needs_rows() -> None:
     assert needed is not None and 300 < needed < 500
 
 
+def test_a_pool_whose_truth_is_known_still_needs_ten_rows() -> None:
+    rng = np.random.default_rng(14)
+    (labels, teacher, _), (truth, other, _) = world(100, rng, 0.0), world(5_000, rng, 0.0)
+    gold, pool = JudgedGold(teacher, labels, np.eye(2)[labels]), JudgedPool(other, np.eye(2)[truth])
+    needed = rows_for_width(named("accuracy", "ab"), 0.03, gold, pool)
+    assert needed.with_pool == 10 and needed.gold is not None and needed.gold > 100
+
+
 @pytest.mark.slow
 def test_with_that_many_rows_a_difference_is_found_in_four_of_five_cases() -> None:
     from wdistill.methods.interval import difference

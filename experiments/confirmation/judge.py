@@ -13,7 +13,7 @@ students in place of the forecast, and without the task whose teacher broke down
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from experiments.confirmation.rivals import BASE, LABELS, rivals_in
 from experiments.lab.tables import MISSING
-from wdistill.methods.statistics import holm
+from wdistill.methods.statistics import Z, holm
 from wdistill.report.accuracies import EQUAL, FEWEST, t_test
 from wdistill.report.words import signed
 
@@ -173,10 +173,31 @@ def over_simple(lines: Sequence[Line], gold: int, metric: str = "accuracy") -> d
 
 def forecasts(lines: Sequence[Line], kind: str = "soft", metric: str = "accuracy") -> Forecasts:
     """Of pilots with soft or with hard targets; or, "after", of both trained students, judged on the pool."""
-    end, cells, inside = ", hard" if kind == "hard" else "", dict[Cell, list[tuple[float, float]]](), list[bool]()
+    end = ", hard" if kind == "hard" else ""
+
+    def told(line: Line) -> tuple[Sequence[float], float]:
+        said = (line["after"] if kind == "after" else line["forecast"][kind])[metric.replace("_", "-")]
+        return said, line[metric][f"best{end}"] - line[metric][f"{BASE}{end}"]
+
+    return _collected(lines, told)
+
+
+def target_forecasts(lines: Sequence[Line]) -> Forecasts:
+    """Of the targets of `best`, not of students: what their accuracy on the unlabeled rows is over the teacher's."""
+
+    def told(line: Line) -> tuple[Sequence[float], float]:
+        targets = line["targets"]
+        gain, reach = 100 * targets["gain"], 100 * Z * targets["gain_error"]
+        return (gain, gain - reach, gain + reach), targets["corrected"] - targets["teacher"]
+
+    return _collected([line for line in lines if "targets" in line], told)
+
+
+def _collected(lines: Sequence[Line], told: Callable[[Line], tuple[Sequence[float], float]]) -> Forecasts:
+    """From what is said of every line, a value with its interval, and what came."""
+    cells, inside = dict[Cell, list[tuple[float, float]]](), list[bool]()
     for line in lines:
-        value, low, high = (line["after"] if kind == "after" else line["forecast"][kind])[metric.replace("_", "-")]
-        observed = line[metric][f"best{end}"] - line[metric][f"{BASE}{end}"]
+        (value, low, high), observed = told(line)
         cells.setdefault((line["task"], line["gold"]), []).append((value, observed))
         inside.append(low <= observed <= high)
     means = {cell: np.mean(pairs, axis=0) for cell, pairs in cells.items()}

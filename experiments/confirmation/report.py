@@ -21,6 +21,7 @@ from experiments.confirmation.judge import (
     mean_gain,
     rival_gaps,
     sizes_of,
+    target_forecasts,
     verdicts,
     without_broken,
 )
@@ -207,6 +208,7 @@ def forecast_table(lines: Sequence[Line], uneven: Sequence[Task]) -> str:
         "soft targets, macro-F1": forecasts(_of(lines, uneven), metric="macro_f1"),
         "judged after training": forecasts(lines, "after"),
         "judged after training, macro-F1": forecasts(_of(lines, uneven), "after", "macro_f1"),
+        "accuracy of the targets, no students": target_forecasts(lines),
     }
     header = (
         "forecast",

@@ -18,6 +18,7 @@ from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Any
 
+from experiments.confirmation.choices import choice_table
 from experiments.confirmation.gist import gist, sayings
 from experiments.confirmation.judge import Line
 from experiments.confirmation.report import brief, figure, kinds, table, widths
@@ -99,7 +100,12 @@ def draw(known: Sequence[Line], tasks: Sequence[Task], wanted: int, folder: Path
 def blocks(known: Sequence[Line], tasks: Sequence[Task], wanted: int) -> Mapping[str, str]:
     """What stands in documents, by the mark that its place begins with."""
     texts = {"confirmation": brief(known, tasks, wanted), "widths": widths(known, tasks), "gist": gist(known)}
-    texts |= {"kinds": kinds(known), **sayings(known), **forecast_words(known, tasks)}
+    texts |= {
+        "kinds": kinds(known),
+        "choices": choice_table(known, tasks) + "\n",
+        **sayings(known),
+        **forecast_words(known, tasks),
+    }
     return {mark(name, "python -m experiments.confirmation"): text for name, text in texts.items()}
 
 

@@ -43,7 +43,7 @@ from wdistill.weights.rule import compose
 from wdistill.weights.rules import fidelity, oracle, shuffled, unweighted
 
 HERE = Path(__file__).resolve().parent.parent
-DOCUMENTS = tuple(HERE.parent / "docs" / name for name in ("results.md", "advise.md"))
+DOCUMENTS = (HERE.parent / "docs" / "results.md",)
 MARK, PREDICTED = (mark(name, "python -m experiments.leaderboard") for name in ("leaderboard", "predictions"))
 NEEDED = (
     "task",

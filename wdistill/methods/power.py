@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from wdistill.core.errors import bad_value
 from wdistill.methods.groups import numbered
-from wdistill.methods.interval import difference_error, estimate, interval_of, variation
+from wdistill.methods.interval import FEWEST, difference_error, estimate, interval_of, variation
 from wdistill.methods.metric import Metric, row_weights
 from wdistill.methods.prediction_powered import JudgedGold, JudgedPool, variance_left
 from wdistill.methods.statistics import Interval, Z
@@ -30,7 +30,7 @@ class RowsNeeded:
     """Gold rows in all, the present ones included; None above MOST."""
 
     gold: int | None  # judged by gold alone
-    with_pool: int | None = None  # judged by gold and pool: prediction-powered
+    with_pool: int | None = None  # judged by gold and pool: prediction-powered; at least FEWEST
 
 
 def rows_for_width(metric: Metric, half: float, gold: JudgedGold, pool: JudgedPool | None = None) -> RowsNeeded:
@@ -52,7 +52,7 @@ def rows_for_width(metric: Metric, half: float, gold: JudgedGold, pool: JudgedPo
     if pool is None:
         return RowsNeeded(alone)
     left = variance_left(metric, gold, pool)
-    return RowsNeeded(alone, _least(lambda rows: width(rows) * float(np.sqrt(left(rows / m))) <= half))
+    return RowsNeeded(alone, _least(lambda rows: width(rows) * float(np.sqrt(left(rows / m))) <= half, FEWEST))
 
 
 def rows_to_tell_apart(
@@ -80,9 +80,9 @@ def _half(interval: Interval) -> float:
     return (interval.high - interval.low) / 2
 
 
-def _least(enough: Callable[[int], bool]) -> int | None:
-    """The least number of rows that is enough, where more are enough too."""
-    low, high = 0, 1
+def _least(enough: Callable[[int], bool], fewest: int = 1) -> int | None:
+    """The least number of rows that is enough, where more are enough too; at least `fewest`."""
+    low, high = fewest - 1, fewest
     while not enough(high):
         low, high = high, 2 * high
         if high > MOST:
