@@ -377,6 +377,12 @@ def test_gains_of_targets_are_told_better_than_those_of_students(stored: list[Li
     """What docs/advise.md says by hand."""
     targets, students = target_forecasts(stored), forecasts(stored)
     assert targets.near > 1.3 * students.near and targets.held > students.held + 0.15
+    parts = [np.mean([came for _, came in each.cells.values()]) for each in (students, targets)]
+    assert 0.45 < parts[0] / parts[1] < 0.6, "docs/best.md: about half"
+    colour = [line for line in stored if line["task"] == "cifar10-lite0"]
+    assert np.mean(list(forecasts(colour).cells.values()), axis=0)[1] > 0.5 * np.mean(
+        [came for _, came in target_forecasts(colour).cells.values()]
+    )
     few, more = ([each for each in stored if (each["gold"] == 100) is least] for least in (True, False))
     assert target_forecasts(few).held < target_forecasts(more).held
 

@@ -22,13 +22,17 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from experiments.confirmation.judge import Line
+from experiments.confirmation.judge import Line, forecasts
 from experiments.confirmation.rivals import BASE
 from experiments.confirmation.run import HERE, missing, run_all, with_provenance
+from experiments.confirmation.run import NEEDED as CONFIRMED
 from experiments.confirmation.trial import numbers_of
-from experiments.confirmation.widths import FROZEN
+from experiments.confirmation.widths import FROZEN, misses
 from experiments.lab import results
+from experiments.lab.documents import fill, mark
+from experiments.lab.tables import MISSING, markdown
 from experiments.leaderboard.models import fitted
+from experiments.leaderboard.report import percent
 from experiments.leaderboard.stacked import predictions, train
 from experiments.leaderboard.tasks import TASKS, Task
 from experiments.leaderboard.trial import BATCH, context_of, split_rows, taught
@@ -36,7 +40,8 @@ from wdistill.core.errors import WdistillError
 from wdistill.methods.best import correct_targets
 from wdistill.methods.context import supervise
 from wdistill.methods.metric import PLAIN
-from wdistill.methods.pilots import forecast
+from wdistill.methods.pilots import UNFORESEEN, forecast
+from wdistill.report.words import signed
 from wdistill.text.linear_pilots import drawn_rows, linear_pilots
 
 LINES = HERE / "results" / "linear-pilots.jsonl"
@@ -46,6 +51,8 @@ NAMES = (
     *("rotten-head", "rotten-zero", "tweets-llm"),
 )  # tables, and pictures and texts whose students read columns of numbers
 KINDS: tuple[tuple[Literal["soft", "hard"], str], ...] = (("soft", ""), ("hard", ", hard"))
+DOCUMENT = HERE.parent / "docs" / "advise.md"
+MARK = mark("linear", "python -m experiments.confirmation.linear")
 NEEDED = ("task", "gold", "trial", "accuracy", "macro_f1", "forecast", "seconds", "commit")
 
 
@@ -105,6 +112,49 @@ def _columns(unlabeled: np.ndarray, gold: np.ndarray) -> list[Any]:
     return [csr_array((each - mean) / np.where(scale > 0, scale, 1.0)) for each in flat]
 
 
+def linear_table(lines: Sequence[Line], copies: Sequence[Line]) -> str:
+    """Linear pilots, and those of the confirmation on the same trials, which are copies of the student."""
+    header = ("pilots", "targets", "trials", "within ±1 point", "too low, too high", "observed − forecast", "trials inside")
+    rows = []
+    for name, some in (("linear", lines), ("copies of the student", same_trials(lines, copies))):
+        for kind, _ in KINDS:
+            told, gains = forecasts(some, kind), [each.gain for each in misses(some, kind, "accuracy")]
+            rows.append(
+                [
+                    *(name, kind, f"{len(some):,}", f"{told.near} of {len(told.cells)}"),
+                    "{}, {}".format(*told.missed),
+                    signed(float(np.mean(gains))) if gains else MISSING,
+                    percent(_inside(some, kind)),
+                ]
+            )
+    return markdown(header, rows)
+
+
+def said(lines: Sequence[Line], copies: Sequence[Line]) -> str:
+    """What docs/advise.md says of linear pilots."""
+    same = same_trials(lines, copies)
+    told, theirs = forecasts(lines), forecasts(same)
+    tasks = len({line["task"] for line in lines})
+    return (
+        f"on {tasks} tasks of the confirmation, run again afterwards ({len(lines):,} trials), within ±1 point in "
+        f"{told.near} of {len(told.cells)} tasks and sizes, too low in {told.missed[0]} and too high in {told.missed[1]}, "
+        f"with {percent(_inside(lines, 'soft'))} of the trials inside this width. Copies of the student were, in the same "
+        f"trials, within ±1 point in {theirs.near} of {len(theirs.cells)}, with {percent(_inside(same, 'soft'))} inside"
+    )
+
+
+def same_trials(lines: Sequence[Line], copies: Sequence[Line]) -> list[Line]:
+    """The lines of the confirmation that are of the same trials."""
+    there = {(line["task"], line["gold"], line["trial"]) for line in lines}
+    return [line for line in copies if (line["task"], line["gold"], line["trial"]) in there]
+
+
+def _inside(lines: Sequence[Line], kind: str) -> float | None:
+    """The share of trials inside the interval that the product has."""
+    found = [each.held(UNFORESEEN["accuracy"]) for each in misses(lines, kind, "accuracy")]
+    return float(np.mean(found)) if found else None
+
+
 def run(name: str, gold: int, number: int, root: Path | None) -> Line:
     """One trial, with all that a line needs."""
     torch.set_num_threads(1)
@@ -125,9 +175,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         wanted = missing(results.read(LINES, NEEDED), tasks, GOLD, given.trials)
         if wanted:
             run_all(wanted, LINES, given.root, given.workers, run)
+        known = [line for line in results.read(LINES, NEEDED) if line["task"] in given.tasks]
+        copies = results.read(HERE / "results" / "confirmation.jsonl", CONFIRMED)
     except WdistillError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
+    if not known:
+        print("no trials yet")
+        return 0
+    print(linear_table(known, copies))
+    if list(given.tasks) == list(NAMES):
+        fill((DOCUMENT,), {MARK: said(known, copies)})
     return 0
 
 
