@@ -87,9 +87,13 @@ def test_linear_pilots_foretell_what_a_regression_gains() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*validation rows")
-def test_pilots_are_kept_in_the_run_and_leave_the_arms_as_they_are(tmp_path: Path) -> None:
+def test_pilots_are_told_first_kept_in_the_run_and_leave_the_arms_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data, recipe = splits(), replace(QUICK, epochs=2)
     found = advise(teacher, student, **data, recipe=recipe, run=tmp_path / "run")
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert "two pilot students will learn" in first and "2 epochs, as long as 1.5 arms take" in first and rest
     assert found.forecast is not None and found.forecast.low < found.forecast.value < found.forecast.high
     trained = {name: CheckpointStore(tmp_path / "run" / "pilots" / name).read("parameters.safetensors")
                for name in ("plain", "corrected")}  # fmt: skip

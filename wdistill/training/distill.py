@@ -25,7 +25,7 @@ from wdistill.training.followers import led
 from wdistill.training.jobs import TrainingJob, arm_job, arm_jobs, pretraining_jobs
 from wdistill.training.judging import judge_students
 from wdistill.training.labels import label_splits
-from wdistill.training.pilots import train_pilots
+from wdistill.training.pilots import announce_pilots, train_pilots
 from wdistill.training.prepare import Prepared, prepare
 from wdistill.training.run import Report, Run, open_run
 from wdistill.training.stage import Callbacks
@@ -106,6 +106,7 @@ def advise(
         arm = this_run.arm_with_auxiliary()
         prepared = prepare(this_run, teacher, student, labeled, validation, unlabeled, test)
         judging = prepared.metric if metric is None else metric_of(metric, prepared.class_names)
+        announce_pilots(this_run, prepared, arm)
         with this_run.working() as (run_jobs, callbacks):
             prepared = _before_the_arms(this_run, prepared, run_jobs, callbacks)
             context = read_context(arm_job(this_run, prepared, arm), callbacks)

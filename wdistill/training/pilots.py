@@ -30,6 +30,16 @@ PLAIN, CORRECTED = "plain", "corrected"  # taught the teacher's targets, or thos
 RunJobs = Callable[[Sequence[TrainingJob]], None]
 
 
+def announce_pilots(run: Run, prepared: Prepared, arm: str) -> None:
+    """Say before anything is trained what pilots will take."""
+    taught, _ = pilot_rows(len(prepared.splits["unlabeled"]), run.recipe.seed)
+    epochs = arm_job(run, prepared, arm).recipe.epochs
+    say(
+        f"before any arm, two pilot students will learn {len(taught):,} of the unlabeled rows for {epochs} epochs, "
+        "as long as 1.5 arms take; the run keeps them"
+    )
+
+
 def train_pilots(
     run: Run, prepared: Prepared, arm: str, context: Context, targets: Targets, run_jobs: RunJobs
 ) -> PilotPredictions:
@@ -37,7 +47,6 @@ def train_pilots(
     corrected = targets(context.unlabeled)
     taught, judged = pilot_rows(len(corrected), context.seed)
     job = arm_job(run, prepared, arm)
-    say(f"two pilot students learn {len(taught):,} unlabeled rows for {job.recipe.epochs} epochs, as long as 1.5 arms take")
     jobs = {
         name: _pilot(job, name, Lesson(taught, _of_recipe(job, each, context)[taught]))
         for name, each in ((PLAIN, context.unlabeled["teacher"]), (CORRECTED, corrected))
