@@ -9,7 +9,8 @@ had been frozen before (0.7 points to both sides) two thirds of its trials were 
 were too low in the mean. `python -m experiments.confirmation` prints how much, and how many are inside where the data set is
 left out.
 All pilots there were copies of the student. Linear ones, which tables and answers have, and students of texts as bags of
-n-grams have the same width, which was not set for them.
+n-grams have the same width, which was not set for them; linear ones were tried on some of those trials
+(`python -m experiments.confirmation.linear`).
 """
 
 from __future__ import annotations
