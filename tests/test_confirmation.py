@@ -403,10 +403,17 @@ def test_what_the_product_says_of_its_forecast_holds_on_the_lines(stored: list[L
     assert "nearly all of them too low" in PILOTS_SAID and told.missed[0] > 5 * told.missed[1]
 
 
-def test_the_widths_of_the_product_are_those_that_the_lines_need(stored: list[Line]) -> None:
-    known, tasks = stored, CONFIRMING
-    assert needed_widths(known, tasks, PILOTS) == UNFORESEEN, "wdistill/methods/pilots.py: of pilots"
-    assert needed_widths(known, tasks, AFTER) == UNFORESEEN_AFTER, "wdistill/methods/pilots.py: of final students"
+@pytest.mark.parametrize(("parts", "product"), [(PILOTS, UNFORESEEN), (AFTER, UNFORESEEN_AFTER)])
+def test_the_widths_of_the_product_are_those_that_the_lines_need(
+    parts: tuple[str, ...], product: dict[str, Unforeseen], stored: list[Line]
+) -> None:
+    """As the first 265 trials set them; with the others, at most 0.2 points wider than all of them need."""
+    needed = needed_widths(stored, CONFIRMING, parts)
+    assert needed.keys() == product.keys()
+    for metric, each in product.items():
+        for side in ("below", "above"):
+            least = getattr(needed[metric], side)
+            assert least <= getattr(each, side) <= least + 0.002 + 1e-9, f"wdistill/methods/pilots.py: {metric}, {side}"
 
 
 @pytest.mark.parametrize("of", [*PILOTS, *AFTER])

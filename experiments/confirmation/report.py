@@ -54,8 +54,8 @@ MEANING = (
 
 
 WIDTHS = (
-    "Set by these trials afterwards, as standard deviations in points; what speaks for new data is the last column: of each "
-    "data set, with the width that all others need. Macro-F1: tasks with classes of uneven size."
+    "Widths are what these trials need, afterwards, as standard deviations in points; what speaks for new data is the last "
+    "column: of each data set, with the width that all others need. Macro-F1: tasks with classes of uneven size."
 )
 
 

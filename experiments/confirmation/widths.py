@@ -1,9 +1,10 @@
 """How wide the intervals of pilot students have to be: what the trials of the confirmation say of it, afterwards.
 
-The widths in wdistill/methods/pilots.py are those that the trials need: standard deviations to either side, in tenths of a
-point, with which at most 2.5 % of the trials are beyond each end, for soft and for hard targets. Since the same trials set
-them and are inside, only what is left out speaks for new data: the trials of a data set, with the width that all others
-need. The goals of the confirmation are judged by the intervals in the lines, which were frozen before it.
+The widths in wdistill/methods/pilots.py are those that the first 265 trials needed: standard deviations to either side, in
+tenths of a point, with which at most 2.5 % of the trials are beyond each end, for soft and for hard targets. They are kept
+while all trials need no more, and hardly less. Since the same trials set them and are inside, only what is left out speaks
+for new data: the trials of a data set, with the width that all others need. The goals of the confirmation are judged by the
+intervals in the lines, which were frozen before it.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def of_metric(lines: Sequence[Line], tasks: Sequence[Task], metric: str) -> list
 
 
 def needed_widths(lines: Sequence[Line], tasks: Sequence[Task], parts: Sequence[str]) -> Mapping[str, Unforeseen]:
-    """By metric, the width that pilots need, or final students: what the product has."""
+    """By metric, the width that pilots need, or final students."""
     return {
         metric: width([misses(of_metric(lines, tasks, metric), part, metric) for part in parts])
         for metric in FROZEN
@@ -114,7 +115,7 @@ def width_table(lines: Sequence[Line], tasks: Sequence[Task]) -> str:
         "mean",
         "2.5 %, 50 %, 97.5 %",
         "inside, width frozen before",
-        "width set afterwards: deviations below, above",
+        "width that they need: deviations below, above",
         "inside by its own setting",
         "inside, data set left out",
     )

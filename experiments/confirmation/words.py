@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from experiments.confirmation.judge import WITHIN, Forecasts, Line, forecasts, target_forecasts
-from experiments.confirmation.widths import PILOTS, held_elsewhere, misses, needed_widths, of_metric
+from experiments.confirmation.widths import PILOTS, held_elsewhere, misses, of_metric
 from experiments.lab.tables import MISSING
 from experiments.leaderboard.report import percent
 from experiments.leaderboard.tasks import Task, data_of
+from wdistill.methods.pilots import UNFORESEEN
 from wdistill.report.words import signed
 
 
@@ -33,7 +34,7 @@ def forecast_words(lines: Sequence[Line], tasks: Sequence[Task]) -> dict[str, st
     uneven = of_metric(lines, tasks, "macro-f1")
     if any(len({data_of(line["task"]) for line in some}) < 2 for some in (lines, uneven)):
         return found
-    reach = needed_widths(lines, tasks, PILOTS)["accuracy"]
+    reach = UNFORESEEN["accuracy"]
     shares = [
         held_elsewhere([misses(some, of, metric) for of in PILOTS])[0]
         for some, metric in ((lines, "accuracy"), (uneven, "macro-f1"))
