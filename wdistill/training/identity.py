@@ -120,7 +120,7 @@ def _model_identity(model: nn.Module, passed: Any, epochs: int) -> dict[str, Any
 
 
 def _digest(values: NDArray[Any]) -> str:
-    return store.digest(np.ascontiguousarray(values).tobytes())
+    return store.digest(np.ascontiguousarray(values).data)
 
 
 def _differences(part: str, then: Any, now: Any) -> list[str]:

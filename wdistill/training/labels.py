@@ -3,6 +3,7 @@ back."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,10 +15,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from torch import nn
 
+from wdistill.core import store
 from wdistill.methods.context import AuxiliaryPredictions
 from wdistill.runs.checkpoints import CheckpointStore
-from wdistill.training import tensors
+from wdistill.training import input_files, tensors
 from wdistill.training.data import Split
+from wdistill.training.logits import Logits, MappedLogits, is_held
 from wdistill.training.predict import GRID, predict
 from wdistill.training.stage import Callbacks, StoppedError
 from wdistill.weights.equations import log_probabilities, probabilities
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from wdistill.training.run import Run
 
 CHUNK = 1 << 24  # predictions of a chunk
+LABELS, FOLDED = "labels", "auxiliary/student"  # folders below that of a run
 FOLDED_STUDENT = "student"  # the auxiliary model of runs without labeled rows: students trained on gold rows, by folds
 
 
@@ -98,10 +102,68 @@ def by_table(tables: Mapping[str, NDArray[Any]], kind: str) -> Callable[[Split, 
 
 def read_labels(folder: Path, split: str) -> NDArray[np.float32] | None:
     """The stored logits (n, K) of one split, or None where it was not labeled."""
-    checkpoints = CheckpointStore(folder)
-    names = sorted(name for name in checkpoints.snapshot.files if name.rpartition("-")[0] == split)
-    parts = [read_table(checkpoints.read(name), ["teacher"])["teacher"] for name in names]
+    parts = list(_read_parts(CheckpointStore(folder), split))
     return np.concatenate(parts) if parts else None
+
+
+def read_classes(folder: Path) -> dict[str, NDArray[np.int64]]:
+    """The most likely class (n,) of every row, by the splits that were labeled."""
+    checkpoints = CheckpointStore(folder)
+    splits = sorted({name.rpartition("-")[0] for name in checkpoints.snapshot.files})
+    return {split: np.concatenate([part.argmax(axis=1) for part in _read_parts(checkpoints, split)]) for split in splits}
+
+
+def _read_parts(checkpoints: CheckpointStore, split: str) -> Iterator[NDArray[np.float32]]:
+    return (read_table(checkpoints.read(name), ["teacher"])["teacher"] for name in _files_of(checkpoints, split))
+
+
+def _files_of(checkpoints: CheckpointStore, split: str) -> list[str]:
+    return sorted(name for name in checkpoints.snapshot.files if name.rpartition("-")[0] == split)
+
+
+def map_stored(run: Path, source: str, splits: Mapping[str, Split], classes: int) -> None:
+    """Bring stored logits that are too many to hold, of the rows that are trained on, into files that can be mapped.
+
+    `source`: the folder below that of the run where they are stored.
+    """
+    checkpoints = CheckpointStore(run / source)
+    for name in ("labeled", "unlabeled"):
+        path, shape = _mapped(run, source, name), (len(splits[name]), classes)
+        if is_held(*shape) or not _files_of(checkpoints, name):
+            continue
+        input_files.claim(path.parent)
+        input_files.check_recorded(path)
+        if not path.exists():
+            _write_mapped(path, shape, _read_parts(checkpoints, name))
+
+
+def _write_mapped(path: Path, shape: tuple[int, int], parts: Iterator[NDArray[np.float32]]) -> None:
+    header = store.npy_header(shape, np.dtype(np.float32))
+    store.check_space(path.parent, len(header) + 4 * shape[0] * shape[1], "logits that are too many to hold")
+    digest = hashlib.sha256(header)
+    with store.writing(path) as file:
+        file.write(header)
+        for part in parts:
+            file.write(part.data)
+            digest.update(part.data)
+        input_files.note(path.parent, {path.name: digest.hexdigest()})
+
+
+def open_stored(run: Path, source: str, splits: Mapping[str, Split], classes: int) -> dict[str, Logits]:
+    """Stored logits of gold rows and of those that are trained on, by split: arrays, or files that `map_stored` wrote."""
+    checkpoints, found = CheckpointStore(run / source), dict[str, Logits]()
+    for name in ("unlabeled", "validation", "labeled"):
+        if not _files_of(checkpoints, name):
+            continue
+        shape = len(splits[name]), classes
+        is_mapped = name != "validation" and not is_held(*shape)
+        path = _mapped(run, source, name)
+        found[name] = MappedLogits(path, shape) if is_mapped else np.concatenate(list(_read_parts(checkpoints, name)))
+    return found
+
+
+def _mapped(run: Path, source: str, split: str) -> Path:
+    return run / input_files.FOLDER / f"{Path(source).name}.{split}.npy"
 
 
 def read_predictions(folder: Path) -> AuxiliaryPredictions:
