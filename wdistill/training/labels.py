@@ -20,7 +20,7 @@ from wdistill.methods.context import AuxiliaryPredictions
 from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.training import input_files, tensors
 from wdistill.training.data import Split
-from wdistill.training.logits import Logits, MappedLogits, is_held
+from wdistill.training.logits import FiledLogits, Logits, is_held, most_likely
 from wdistill.training.predict import GRID, predict
 from wdistill.training.stage import Callbacks, StoppedError
 from wdistill.weights.equations import log_probabilities, probabilities
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wdistill.training.run import Run
 
 CHUNK = 1 << 24  # predictions of a chunk
+FILED = ("labeled", "unlabeled")  # splits whose logits are in a file of their own, where they are too many to hold
 LABELS, FOLDED = "labels", "auxiliary/student"  # folders below that of a run
 FOLDED_STUDENT = "student"  # the auxiliary model of runs without labeled rows: students trained on gold rows, by folds
 
@@ -106,11 +107,15 @@ def read_labels(folder: Path, split: str) -> NDArray[np.float32] | None:
     return np.concatenate(parts) if parts else None
 
 
-def read_classes(folder: Path) -> dict[str, NDArray[np.int64]]:
-    """The most likely class (n,) of every row, by the splits that were labeled."""
-    checkpoints = CheckpointStore(folder)
-    splits = sorted({name.rpartition("-")[0] for name in checkpoints.snapshot.files})
-    return {split: np.concatenate([part.argmax(axis=1) for part in _read_parts(checkpoints, split)]) for split in splits}
+def read_classes(run: Path, splits: Mapping[str, Split], classes: int) -> dict[str, NDArray[np.int64]]:
+    """The teacher's most likely class (n,) of every row, by the splits that it labeled; after `file_stored`."""
+    checkpoints, found = CheckpointStore(run / LABELS), dict[str, NDArray[np.int64]]()
+    for name, split in splits.items():
+        filed = _filed(run, LABELS, name, (len(split), classes))
+        if _files_of(checkpoints, name):
+            read = (part.argmax(axis=1) for part in _read_parts(checkpoints, name))
+            found[name] = np.concatenate(list(read)) if filed is None else most_likely(filed)
+    return found
 
 
 def _read_parts(checkpoints: CheckpointStore, split: str) -> Iterator[NDArray[np.float32]]:
@@ -121,25 +126,25 @@ def _files_of(checkpoints: CheckpointStore, split: str) -> list[str]:
     return sorted(name for name in checkpoints.snapshot.files if name.rpartition("-")[0] == split)
 
 
-def map_stored(run: Path, source: str, splits: Mapping[str, Split], classes: int) -> None:
-    """Bring stored logits that are too many to hold, of the rows that are trained on, into files that can be mapped.
+def file_stored(run: Path, source: str, splits: Mapping[str, Split], classes: int) -> None:
+    """Bring stored logits that are too many to hold, of the rows that are trained on, into files that are read row by row.
 
     `source`: the folder below that of the run where they are stored.
     """
     checkpoints = CheckpointStore(run / source)
-    for name in ("labeled", "unlabeled"):
-        path, shape = _mapped(run, source, name), (len(splits[name]), classes)
-        if is_held(*shape) or not _files_of(checkpoints, name):
+    for name, split in splits.items():
+        filed = _filed(run, source, name, (len(split), classes))
+        if filed is None or not _files_of(checkpoints, name):
             continue
-        input_files.claim(path.parent)
-        input_files.check_recorded(path)
-        if not path.exists():
-            _write_mapped(path, shape, _read_parts(checkpoints, name))
+        input_files.claim(filed.path.parent)
+        input_files.check_recorded(filed.path)
+        if not filed.path.exists():
+            _write(filed, _read_parts(checkpoints, name))
 
 
-def _write_mapped(path: Path, shape: tuple[int, int], parts: Iterator[NDArray[np.float32]]) -> None:
-    header = store.npy_header(shape, np.dtype(np.float32))
-    store.check_space(path.parent, len(header) + 4 * shape[0] * shape[1], "logits that are too many to hold")
+def _write(filed: FiledLogits, parts: Iterator[NDArray[np.float32]]) -> None:
+    header, path = store.npy_header(filed.shape, np.dtype(np.float32)), filed.path
+    store.check_space(path.parent, len(header) + 4 * filed.shape[0] * filed.shape[1], "logits that are too many to hold")
     digest = hashlib.sha256(header)
     with store.writing(path) as file:
         file.write(header)
@@ -150,20 +155,20 @@ def _write_mapped(path: Path, shape: tuple[int, int], parts: Iterator[NDArray[np
 
 
 def open_stored(run: Path, source: str, splits: Mapping[str, Split], classes: int) -> dict[str, Logits]:
-    """Stored logits of gold rows and of those that are trained on, by split: arrays, or files that `map_stored` wrote."""
+    """Stored logits of gold rows and of those that are trained on, by split: arrays, or what `file_stored` wrote."""
     checkpoints, found = CheckpointStore(run / source), dict[str, Logits]()
-    for name in ("unlabeled", "validation", "labeled"):
-        if not _files_of(checkpoints, name):
-            continue
-        shape = len(splits[name]), classes
-        is_mapped = name != "validation" and not is_held(*shape)
-        path = _mapped(run, source, name)
-        found[name] = MappedLogits(path, shape) if is_mapped else np.concatenate(list(_read_parts(checkpoints, name)))
+    for name in ("validation", "labeled", "unlabeled"):
+        filed = _filed(run, source, name, (len(splits[name]), classes))
+        if _files_of(checkpoints, name):
+            found[name] = filed or np.concatenate(list(_read_parts(checkpoints, name)))
     return found
 
 
-def _mapped(run: Path, source: str, split: str) -> Path:
-    return run / input_files.FOLDER / f"{Path(source).name}.{split}.npy"
+def _filed(run: Path, source: str, split: str, shape: tuple[int, int]) -> FiledLogits | None:
+    """Where the logits of a split are that are too many to hold; None where they are held, as those of gold rows always."""
+    if split not in FILED or is_held(*shape):
+        return None
+    return FiledLogits(run / input_files.FOLDER / f"{Path(source).name}.{split}.npy", shape)
 
 
 def read_predictions(folder: Path) -> AuxiliaryPredictions:

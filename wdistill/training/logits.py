@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from wdistill.core import store
+from wdistill.core.errors import FileError, unreadable
 from wdistill.core.threads import blocks
 from wdistill.training.predict import GRID
 
@@ -26,14 +29,32 @@ class Logits(Protocol):
 
 
 @dataclass(frozen=True)
-class MappedLogits:
-    """The rows of an npy file. It is mapped anew for every read: what was read before does not stay in memory."""
+class FiledLogits:
+    """The rows of an npy file of float32, read and not mapped: a map takes far more memory than the rows in use."""
 
     path: Path
     shape: tuple[int, int]
 
     def __getitem__(self, rows: slice | NDArray[np.int64], /) -> NDArray[np.float32]:
-        return np.array(self.mapped[rows])
+        width, first = 4 * self.shape[1], len(store.npy_header(self.shape, np.dtype(np.float32)))
+        try:
+            with self.path.open("rb", buffering=0) as file:
+                if isinstance(rows, slice):
+                    start, stop, _ = rows.indices(self.shape[0])
+                    count, pieces = max(0, stop - start), [(start, max(0, stop - start))]
+                else:
+                    count, pieces = len(rows), [(row, 1) for row in rows.tolist()]
+                read = [os.pread(file.fileno(), width * many, first + width * row) for row, many in pieces]
+        except OSError as error:
+            raise self._damaged(error) from None
+        content = bytearray().join(read)
+        if len(content) < width * count:
+            raise self._damaged("fewer bytes than it was written with")
+        return np.frombuffer(content, np.float32).reshape(count, self.shape[1])
+
+    def _damaged(self, found: Exception | str) -> FileError:
+        expected, remedy = "the run's copy of its labels", "remove it if it is there, and run again: it is written anew"
+        return unreadable("a file of this run is damaged or missing", self.path, found, expected, remedy)
 
     @property
     def mapped(self) -> NDArray[np.float32]:
@@ -59,4 +80,4 @@ def most_likely(logits: Logits) -> NDArray[np.int64]:
 
 def whole(logits: Logits) -> NDArray[np.float32]:
     """All rows as one array, which may be mapped."""
-    return logits.mapped if isinstance(logits, MappedLogits) else np.asarray(logits[:])
+    return logits.mapped if isinstance(logits, FiledLogits) else np.asarray(logits[:])

@@ -158,7 +158,7 @@ class Run:
         """Measure the teacher on all splits with known truth, and the student before the arms; once."""
         if "accuracies" in self.store.state:
             return
-        teacher, classes = dict[str, float](), read_classes(self.folder / "labels")
+        teacher, classes = dict[str, float](), read_classes(self.folder, prepared.splits, prepared.classes)
         for name, split in prepared.passed_splits.items():
             if name in classes and split.labels is not None:
                 teacher[name] = share_right(classes[name], split.labels, split.design.weights)

@@ -112,7 +112,7 @@ class Weigher:
 
         def read(part: slice) -> NDArray[np.float32]:
             if is_held(*shape):
-                return held(self.unlabeled)[part]
+                return held(self.unlabeled)[part].copy()
             return predict(student, self.unlabeled.inputs, self.precision, part, self._on_batch)
 
         shape = len(self.unlabeled), self.validation_teacher.shape[1]
@@ -125,9 +125,7 @@ class Weigher:
     def _with_predictions(self, validation: Logits, unlabeled: Logits) -> Evidence:
         """The evidence with all predictions, as methods and rules of the user's need it."""
         labeled = None if self.labeled_teacher is None else self._tempered(whole(self.labeled_teacher))
-        return self._evidence(
-            validation, self._tempered(whole(self.teacher)), self._tempered(np.array(unlabeled[:])), labeled
-        )
+        return self._evidence(validation, self._tempered(whole(self.teacher)), self._tempered(whole(unlabeled)), labeled)
 
     def _with_scans(self, validation: Logits, unlabeled: Logits, after: int, entropies: bool) -> Evidence:
         """The evidence with scans in place of predictions, of which no more is in memory than a part."""
