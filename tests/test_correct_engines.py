@@ -6,6 +6,7 @@ import itertools
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,12 @@ def test_a_file_of_gold_rows_and_refusals_alone_has_no_file(tmp_path: Path) -> N
     (tmp_path / "answers" / "1.csv").write_text(f"id,text,label\nr00110,gold,negative\nx,prose,{prose.replace(',', '')}\n")
     _, record = both(given, tmp_path, AnswerOptions())
     assert [part["rows"] for part in record["parts"]] == [60, 0, 150, 80]
+
+
+def test_a_teacher_that_is_right_on_all_gold_rows_is_changed_nowhere(tmp_path: Path) -> None:
+    right = replace(ROWS, truth=ROWS.teacher.argmax(axis=1))
+    alone, record = both(in_files("label", tmp_path, right), tmp_path, AnswerOptions())
+    assert record["changed"] == alone["changed"] == 0
 
 
 def test_what_an_engine_repeats_reorders_or_gives_up_changes_no_byte(tmp_path: Path) -> None:
