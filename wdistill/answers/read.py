@@ -136,6 +136,8 @@ def _is_batch_output(paths: Sequence[Path], option: str) -> bool:
 
 def _head(path: Path) -> bytes:
     """The first bytes of a file that are no blanks; nothing where it cannot be read, which is told elsewhere."""
+    if not path.is_file():  # a pipe that nobody writes to would be waited for
+        return b""
     try:
         with path.open("rb") as file:
             return file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
