@@ -338,6 +338,24 @@ def test_intervals_of_the_lines_have_the_widths_that_are_said() -> None:
     assert 0.7 <= narrowest["1ed787c"] < 0.71 and 0.6 <= narrowest["73ff217"] < 0.61
 
 
+def test_lines_name_the_code_that_documents_name(stored: list[Line]) -> None:
+    named: dict[tuple[str, str], set[str]] = {}
+    for each in stored:
+        named.setdefault((each["commit"][:7], each["code"]), set()).add(each["task"])
+    assert named.keys() == {("1ed787c", "261ba76a3f49"), ("ed4f5de", "3fe2a31cbb54")}
+    assert (
+        named["ed4f5de", "3fe2a31cbb54"]
+        == {"cifar10-lite0"}
+        == {t.name for t in CONFIRMING} - named["1ed787c", "261ba76a3f49"]
+    )
+    colour = [each for each in stored if each["task"] == "cifar10-lite0"]
+    assert {each["data"]["sha256"] for each in colour} == {"15f3662d9bcbfb14"}
+    machines = {
+        early: {e["environment"]["processor"] for e in colour if (e["trial"] <= 2) is early} for early in (True, False)
+    }
+    assert "Xeon" in machines[True].pop() and machines[False] <= {"AMD EPYC"}
+
+
 def test_sentences_of_the_forecast_have_the_numbers_of_the_lines(stored: list[Line]) -> None:
     said, words = forecasts(stored), forecast_words(stored, CONFIRMING)
     forecast, observed = (float(np.mean(each)) for each in zip(*said.cells.values(), strict=True))
