@@ -89,7 +89,7 @@ def killer(at: int) -> Callable[[str, Path], None]:
     return before
 
 
-def operations(folder: Path) -> list[str]:
+def operations(folder: Path, run: Callable[[Path], None] = run) -> list[str]:
     """Every operation of an undisturbed run, as text."""
     log = folder.with_name("operations.log")
     log.write_text("")
@@ -98,7 +98,7 @@ def operations(folder: Path) -> list[str]:
         with log.open("a") as file:
             file.write(f"{operation} {path}\n")
 
-    assert child(folder, before) == 0
+    assert child(folder, before, run) == 0
     return log.read_text().splitlines()
 
 

@@ -152,7 +152,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(
 ) -> None:
     from wdistill.training import loop
 
-    original, calls = loop.weighted_loss, []
+    original, calls = loop.batch_loss, []
 
     def interrupted(*arguments: Any, **named: Any) -> Any:
         calls.append(1)
@@ -160,10 +160,10 @@ def test_a_stopped_run_goes_on_to_the_same_bits(
             raise KeyboardInterrupt
         return original(*arguments, **named)
 
-    monkeypatch.setattr(loop, "weighted_loss", interrupted)
+    monkeypatch.setattr(loop, "batch_loss", interrupted)
     with pytest.raises(KeyboardInterrupt):
         go(tmp_path / "run")
-    monkeypatch.setattr(loop, "weighted_loss", original)
+    monkeypatch.setattr(loop, "batch_loss", original)
     assert bits(go(tmp_path / "run").student) == bits(finished[1].student)
 
 

@@ -161,9 +161,9 @@ ARTEFACTS = (
     ),
     Artefact(
         r"\.inputs/(inputs\.json|[\w.]+\.npy)",
-        "training/input_files.py",
-        "SHA-256 in inputs.json",
-        "worker processes",
+        "training/input_files.py, labels.py",
+        "SHA-256 in inputs.json, compared when a run begins or resumes",
+        "worker processes; distill, where predictions are too many to hold",
         "distill, at its end, if inputs.json lists it",
     ),
     Artefact(

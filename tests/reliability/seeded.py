@@ -190,8 +190,8 @@ DEFECTS = (
     Defect(
         "pages of the output carry no checksums",
         "wdistill/tables/output.py",
-        """write_page_checksum=True""",
-        """write_page_checksum=False""",
+        """write_page_checksum=True, **writing(schema))""",
+        """write_page_checksum=False, **writing(schema))""",
         pytest_check("tests/test_parts.py::test_pages_of_the_output_carry_checksums"),
     ),
     # weights
@@ -292,9 +292,9 @@ DEFECTS = (
     ),
     Defect(
         "the learning rate is that of the step after",
-        "wdistill/training/loop.py",
-        """self.optimization.rate(state.epoch, state.step, len(plan)""",
-        """self.optimization.rate(state.epoch, state.step + 1, len(plan)""",
+        "wdistill/training/optimizer.py",
+        """self.set_rate(self.rate(epoch, step, steps, stage.epochs))""",
+        """self.set_rate(self.rate(epoch, step + 1, steps, stage.epochs))""",
         pytest_check("tests/test_stage.py::test_the_loop_does_what_the_decisions_say"),
     ),
     Defect(

@@ -298,14 +298,14 @@ def _sample(rows: int, seed: int) -> Ints:
 def _part(context: Context, kept: Ints) -> Context:
     """The same context with some of the unlabeled rows."""
     evidence = context.evidence
-    assert evidence.teacher is not None
-    student, truth = (None if values is None else values[kept] for values in (evidence.student, evidence.truth))
+    teacher, given = evidence.on_unlabeled
+    student, truth = (None if values is None else values[kept] for values in (given, evidence.truth))
     auxiliary = {
         name: AuxiliaryPredictions(predictions.validation, predictions.unlabeled[kept])
         for name, predictions in context.auxiliary.items()
     }
     return replace(
         context,
-        evidence=replace(evidence, teacher=evidence.teacher[kept], student=student, truth=truth),
+        evidence=replace(evidence, teacher=teacher[kept], student=student, truth=truth),
         auxiliary=auxiliary,
     )

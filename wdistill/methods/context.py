@@ -81,8 +81,8 @@ class Context:
     @cached_property
     def unlabeled(self) -> dict[str, Floats]:
         """Probabilities (n, K) of the unlabeled rows, by expert."""
-        assert self.evidence.teacher is not None
-        models = {"teacher": self.evidence.teacher, "student": self.evidence.student}
+        teacher, student = self.evidence.on_unlabeled
+        models = {"teacher": teacher, "student": student}
         return self._normalized(models, {name: model.unlabeled for name, model in self.auxiliary.items()})
 
     def _normalized(self, models: Mapping[str, NDArray[Any] | None], auxiliary: Mapping[str, Floats]) -> dict[str, Floats]:

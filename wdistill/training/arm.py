@@ -24,7 +24,8 @@ from wdistill.runs.recipe import Recipe
 from wdistill.training import tensors
 from wdistill.training.data import Split, take_rows, to_device
 from wdistill.training.inputs import Inputs, concatenate, first_rows
-from wdistill.training.labels import FOLDED_STUDENT, read_labels, read_predictions
+from wdistill.training.labels import FOLDED, FOLDED_STUDENT, LABELS, open_stored, read_predictions
+from wdistill.training.logits import Logits, is_held, most_likely, whole
 from wdistill.training.loop import run_stage, run_stages
 from wdistill.training.losses import soft_cross_entropy
 from wdistill.training.placed import placed
@@ -32,6 +33,7 @@ from wdistill.training.predict import device_of
 from wdistill.training.randomness import key, permutation
 from wdistill.training.stack import stack_of
 from wdistill.training.stage import AuxiliaryLoss, Callbacks, Examples, Stage
+from wdistill.training.targets import OneHot, SoftRows
 from wdistill.training.vid import vid_auxiliary_loss
 from wdistill.training.weigher import Known, Predictions, Weigher
 from wdistill.weights.evidence import Evidence
@@ -101,7 +103,10 @@ def _with_inputs(arm: PreparedArm, inputs: Inputs) -> PreparedArm:
 def _with_soft_targets(stage: Stage, classes: int) -> Stage:
     """The same with one-hot targets for hard ones, as in a stack all are soft."""
     targets = stage.examples.targets
-    soft = targets if targets.ndim == 2 else torch.nn.functional.one_hot(targets, classes).float()
+    if not isinstance(targets, torch.Tensor) or targets.ndim == 2:
+        return stage
+    held = is_held(len(targets), classes)
+    soft = torch.nn.functional.one_hot(targets, classes).float() if held else OneHot(targets, classes)
     return replace(stage, examples=replace(stage.examples, targets=soft))
 
 
@@ -138,7 +143,7 @@ def _prepare_rule(
     weigher = _weigher(job, rule, weighing, splits["unlabeled"], recipe.temperature, callbacks, known)
     teacher_gold = weigher.validation_teacher[rows_that_weigh(len(validation), recipe)]
     parts = _parts(splits, gold)
-    targets = _teacher_targets(_labels(parts), weigher.teacher, recipe, job.classes)
+    targets = _teacher_targets(_labels(parts), weigher.teacher, recipe)
     stage = _stage(job, parts, targets, replace(weigher, validation_teacher=teacher_gold))
     return PreparedArm(replace(stage, gold=recipe.validation_in_training == "yes" or job.gold_as_labeled), weighing)
 
@@ -166,7 +171,7 @@ def _prepare_method(
     labels = [torch.nn.functional.one_hot(part_labels, job.classes).float() for part_labels in _labels(parts)]
     soft = tempered(supervision.targets, recipe.temperature).astype(np.float32)
     targets = torch.cat([labels[0], torch.from_numpy(soft), *labels[1:]])
-    fixed = Rule(PlainFunction(lambda evidence: supervision.weights, zeros=True))
+    fixed = Rule(PlainFunction(lambda evidence: supervision.weights, zeros=True), needs=())
     weigh = as_rule(supervision.refresh) if supervision.refresh else fixed
     stage = _stage(job, parts, targets, replace(weigher, rule=weigh, targets=soft))
     plain = isinstance(supervision.loss, CrossEntropy)
@@ -227,16 +232,14 @@ def _weigher(
     callbacks: Callbacks,
     known: Known | None,
 ) -> Weigher:
-    logits = {name: read_labels(job.run / "labels", name) for name in ("unlabeled", "validation", "labeled")}
-    teacher, validation_teacher = logits["unlabeled"], logits["validation"]
-    assert teacher is not None and validation_teacher is not None
+    logits = open_stored(job.run, LABELS, job.splits, job.classes)
     return Weigher(
         rule,
         validation,
         unlabeled,
-        validation_teacher,
-        teacher,
-        logits["labeled"],
+        whole(logits["validation"]),
+        logits["unlabeled"],
+        logits.get("labeled"),
         temperature,
         job.recipe.precision,
         first=len(job.splits["labeled"]),
@@ -251,9 +254,8 @@ def _out_of_fold(job: TrainingJob) -> Predictions | None:
     """Logits of gold and unlabeled rows by the students of the folds; None where the student has not seen the gold rows."""
     if FOLDED_STUDENT not in job.auxiliary:
         return None
-    gold, unlabeled = (read_labels(job.run / "auxiliary" / FOLDED_STUDENT, name) for name in ("validation", "unlabeled"))
-    assert gold is not None and unlabeled is not None
-    return gold, unlabeled
+    logits = open_stored(job.run, FOLDED, job.splits, job.classes)
+    return logits["validation"], logits["unlabeled"]
 
 
 def _parts(splits: Mapping[str, Split], gold: Split | None) -> list[Split]:
@@ -266,7 +268,7 @@ def _labels(parts: Sequence[Split]) -> list[Tensor]:
     return [part.labels for part in (parts[0], *parts[2:]) if part.labels is not None]
 
 
-def _stage(job: TrainingJob, parts: Sequence[Split], targets: Tensor, weigher: Weigher) -> Stage:
+def _stage(job: TrainingJob, parts: Sequence[Split], targets: Tensor | SoftRows, weigher: Weigher) -> Stage:
     recipe, rows = job.recipe, sum(len(part) for part in parts)
     ids = np.concatenate([part.ids.astype(object) for part in parts])
     weigher = replace(weigher, rows=rows)
@@ -320,19 +322,15 @@ def load_pretrained(job: TrainingJob, name: str, model: nn.Module) -> None:
     tensors.load_parameters(model, tensors.from_bytes(parameters, name), name)
 
 
-def _teacher_targets(labels: list[Tensor], teacher: NDArray[np.float32], recipe: Recipe, classes: int) -> Tensor:
+def _teacher_targets(labels: list[Tensor], teacher: Logits, recipe: Recipe) -> Tensor | SoftRows:
     """The student's targets: the truth on labeled and gold rows, the teacher's on the unlabeled ones between them."""
     if recipe.targets == "hard":
-        return torch.cat([labels[0], torch.from_numpy(teacher.argmax(axis=1)), *labels[1:]])
-    first = len(labels[0])
-    soft = torch.empty(first + len(teacher) + sum(map(len, labels[1:])), classes)
-    for part in blocks(len(teacher), BLOCK):  # float64 inside, and never all of it at once
-        logits = torch.from_numpy(teacher[part]).double() / recipe.temperature
-        soft[first + part.start : first + part.stop] = torch.softmax(logits, dim=1)
-    soft[:first] = torch.nn.functional.one_hot(labels[0], classes)
-    for gold in labels[1:]:
-        soft[first + len(teacher) :] = torch.nn.functional.one_hot(gold, classes)
-    return soft
+        return torch.cat([labels[0], torch.from_numpy(most_likely(teacher)), *labels[1:]])
+    soft = SoftRows(labels[0], teacher, torch.cat([labels[0][:0], *labels[1:]]), recipe.temperature)
+    if not is_held(*teacher.shape):
+        return soft
+    rows = torch.arange(len(soft))  # float64 inside, and never all of it at once
+    return torch.cat([soft.rows(rows[part]) for part in blocks(len(soft), BLOCK)])
 
 
 def rows_that_weigh(m: int, recipe: Recipe) -> NDArray[np.int64]:

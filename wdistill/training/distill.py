@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from wdistill.training.auxiliary import auxiliary_jobs, predict_auxiliary
 from wdistill.training.followers import led
 from wdistill.training.jobs import TrainingJob, arm_job, arm_jobs, pretraining_jobs
 from wdistill.training.judging import judge_students
-from wdistill.training.labels import label_splits
+from wdistill.training.labels import FOLDED, FOLDED_STUDENT, LABELS, file_stored, label_splits
 from wdistill.training.pilots import train_pilots
 from wdistill.training.prepare import Prepared, prepare
 from wdistill.training.run import Report, Run, open_run
@@ -123,9 +124,12 @@ def _before_the_arms(run: Run, prepared: Prepared, run_jobs: RunJobs, callbacks:
     run.remember()
     with run.timed("labels"):
         label_splits(run, prepared, callbacks)  # lines 2 to 4: the teacher labels
+        file_stored(run.folder, LABELS, prepared.splits, prepared.classes)
     if prepared.auxiliary:
         run_jobs(auxiliary_jobs(run, prepared))
         with run.timed("auxiliary"):
             predict_auxiliary(run, prepared, callbacks)
+    if FOLDED_STUDENT in prepared.auxiliary:
+        file_stored(run.folder, FOLDED, prepared.splits, prepared.classes)
     run.remember_accuracies(prepared)
-    return prepared
+    return replace(prepared, tables=None)  # they are stored as labels

@@ -19,6 +19,8 @@ from wdistill.core.settings import to_json
 from wdistill.runs.recipe import changes
 from wdistill.training import tensors
 from wdistill.training.data import Split
+from wdistill.training.labels import FILED
+from wdistill.training.logits import is_held
 from wdistill.training.models.networks import NETWORKS
 from wdistill.training.ranks import ranks
 from wdistill.training.run import Run
@@ -75,7 +77,8 @@ def _bytes_needed(run: Run, splits: Mapping[str, Split], models: Mapping[str, nn
     """An upper bound on the bytes that the run writes: labels, and for every training two checkpoints and the results."""
     sizes = {name: sum(tensor.nbytes for tensor in model.state_dict().values()) for name, model in models.items()}
     trainings = sum(sizes.values()) + len(run.arms) * sizes["student"]
-    labels = 4 * classes * sum(len(split) for split in splits.values())
+    twice = (split for name, split in splits.items() if name in FILED and not is_held(len(split), classes))
+    labels = 4 * classes * sum(map(len, (*splits.values(), *twice)))
     weights = 3 * 24 * len(splits["unlabeled"]) * len(run.arms)
     return int(labels + weights + 10 * trainings)  # two checkpoints of four copies each, and two results
 
@@ -120,7 +123,7 @@ def _model_identity(model: nn.Module, passed: Any, epochs: int) -> dict[str, Any
 
 
 def _digest(values: NDArray[Any]) -> str:
-    return store.digest(np.ascontiguousarray(values).tobytes())
+    return store.digest(np.ascontiguousarray(values).data)
 
 
 def _differences(part: str, then: Any, now: Any) -> list[str]:

@@ -10,6 +10,7 @@ from wdistill.core import store
 from wdistill.core.errors import ConfigError, bad_value, unreadable
 from wdistill.core.sealed import read_sealed, seal
 
+FOLDER = ".inputs"  # of an unfinished run: Datasets, arrays for other processes, and logits that are too many to hold
 RECORD = "inputs.json"  # in the folder of the files: the SHA-256 of each by its name
 
 

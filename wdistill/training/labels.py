@@ -3,6 +3,7 @@ back."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,10 +15,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from torch import nn
 
+from wdistill.core import store
 from wdistill.methods.context import AuxiliaryPredictions
 from wdistill.runs.checkpoints import CheckpointStore
-from wdistill.training import tensors
+from wdistill.training import input_files, tensors
 from wdistill.training.data import Split
+from wdistill.training.logits import FiledLogits, Logits, is_held, most_likely
 from wdistill.training.predict import GRID, predict
 from wdistill.training.stage import Callbacks, StoppedError
 from wdistill.weights.equations import log_probabilities, probabilities
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from wdistill.training.run import Run
 
 CHUNK = 1 << 24  # predictions of a chunk
+FILED = ("labeled", "unlabeled")  # splits whose logits are in a file of their own, where they are too many to hold
+LABELS, FOLDED = "labels", "auxiliary/student"  # folders below that of a run
 FOLDED_STUDENT = "student"  # the auxiliary model of runs without labeled rows: students trained on gold rows, by folds
 
 
@@ -98,10 +103,72 @@ def by_table(tables: Mapping[str, NDArray[Any]], kind: str) -> Callable[[Split, 
 
 def read_labels(folder: Path, split: str) -> NDArray[np.float32] | None:
     """The stored logits (n, K) of one split, or None where it was not labeled."""
-    checkpoints = CheckpointStore(folder)
-    names = sorted(name for name in checkpoints.snapshot.files if name.rpartition("-")[0] == split)
-    parts = [read_table(checkpoints.read(name), ["teacher"])["teacher"] for name in names]
+    parts = list(_read_parts(CheckpointStore(folder), split))
     return np.concatenate(parts) if parts else None
+
+
+def read_classes(run: Path, splits: Mapping[str, Split], classes: int) -> dict[str, NDArray[np.int64]]:
+    """The teacher's most likely class (n,) of every row, by the splits that it labeled; after `file_stored`."""
+    checkpoints, found = CheckpointStore(run / LABELS), dict[str, NDArray[np.int64]]()
+    for name, split in splits.items():
+        filed = _filed(run, LABELS, name, (len(split), classes))
+        if _files_of(checkpoints, name):
+            read = (part.argmax(axis=1) for part in _read_parts(checkpoints, name))
+            found[name] = np.concatenate(list(read)) if filed is None else most_likely(filed)
+    return found
+
+
+def _read_parts(checkpoints: CheckpointStore, split: str) -> Iterator[NDArray[np.float32]]:
+    return (read_table(checkpoints.read(name), ["teacher"])["teacher"] for name in _files_of(checkpoints, split))
+
+
+def _files_of(checkpoints: CheckpointStore, split: str) -> list[str]:
+    return sorted(name for name in checkpoints.snapshot.files if name.rpartition("-")[0] == split)
+
+
+def file_stored(run: Path, source: str, splits: Mapping[str, Split], classes: int) -> None:
+    """Bring stored logits that are too many to hold, of the rows that are trained on, into files that are read row by row.
+
+    `source`: the folder below that of the run where they are stored.
+    """
+    checkpoints = CheckpointStore(run / source)
+    for name, split in splits.items():
+        filed = _filed(run, source, name, (len(split), classes))
+        if filed is None or not _files_of(checkpoints, name):
+            continue
+        input_files.claim(filed.path.parent)
+        input_files.check_recorded(filed.path)
+        if not filed.path.exists():
+            _write(filed, _read_parts(checkpoints, name))
+
+
+def _write(filed: FiledLogits, parts: Iterator[NDArray[np.float32]]) -> None:
+    header, path = store.npy_header(filed.shape, np.dtype(np.float32)), filed.path
+    store.check_space(path.parent, len(header) + 4 * filed.shape[0] * filed.shape[1], "logits that are too many to hold")
+    digest = hashlib.sha256(header)
+    with store.writing(path) as file:
+        file.write(header)
+        for part in parts:
+            file.write(part.data)
+            digest.update(part.data)
+        input_files.note(path.parent, {path.name: digest.hexdigest()})
+
+
+def open_stored(run: Path, source: str, splits: Mapping[str, Split], classes: int) -> dict[str, Logits]:
+    """Stored logits of gold rows and of those that are trained on, by split: arrays, or what `file_stored` wrote."""
+    checkpoints, found = CheckpointStore(run / source), dict[str, Logits]()
+    for name in ("validation", "labeled", "unlabeled"):
+        filed = _filed(run, source, name, (len(splits[name]), classes))
+        if _files_of(checkpoints, name):
+            found[name] = filed or np.concatenate(list(_read_parts(checkpoints, name)))
+    return found
+
+
+def _filed(run: Path, source: str, split: str, shape: tuple[int, int]) -> FiledLogits | None:
+    """Where the logits of a split are that are too many to hold; None where they are held, as those of gold rows always."""
+    if split not in FILED or is_held(*shape):
+        return None
+    return FiledLogits(run / input_files.FOLDER / f"{Path(source).name}.{split}.npy", shape)
 
 
 def read_predictions(folder: Path) -> AuxiliaryPredictions:

@@ -188,7 +188,12 @@ def _checked(result: NDArray[np.float32], model: nn.Module) -> NDArray[np.float3
 
 def accuracy(logits: NDArray[Any], labels: Tensor, weights: NDArray[np.float64] | None = None) -> float:
     """Share of rows whose largest logit is that of their label, weighted where rows (m,) have weights."""
-    return float(np.average(logits.argmax(axis=1) == labels.numpy(), weights=weights))
+    return share_right(logits.argmax(axis=1), labels, weights)
+
+
+def share_right(classes: NDArray[np.integer], labels: Tensor, weights: NDArray[np.float64] | None = None) -> float:
+    """Share of rows whose class (m,) is their label, likewise."""
+    return float(np.average(classes == labels.numpy(), weights=weights))
 
 
 def score(metric: Metric, logits: NDArray[Any], labels: Tensor, weights: NDArray[np.float64] | None = None) -> float:

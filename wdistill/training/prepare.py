@@ -22,6 +22,7 @@ from wdistill.methods.metric import Metric
 from wdistill.methods.metric_text import metric_of
 from wdistill.runs.arms import Arm
 from wdistill.runs.recipe import Recipe
+from wdistill.training import input_files
 from wdistill.training.arm import rows_that_weigh
 from wdistill.training.augmentation import check_images
 from wdistill.training.auxiliary import available
@@ -44,7 +45,7 @@ from wdistill.training.placed import check_shards
 from wdistill.training.predict import count_classes
 from wdistill.training.randomness import key, seed_generators
 from wdistill.training.ranks import ranks
-from wdistill.training.run import INPUTS, Run
+from wdistill.training.run import Run
 from wdistill.training.teacher_table import read_tables
 from wdistill.training.vid import check_vid
 
@@ -162,7 +163,7 @@ def prepare(
 
 
 def _splits(run: Run, passed: Mapping[str, Any], gold_as_labeled: bool) -> tuple[dict[str, Split], Duplicates]:
-    with_labels, folder = ("labeled", "validation", "test"), run.folder / INPUTS
+    with_labels, folder = ("labeled", "validation", "test"), run.folder / input_files.FOLDER
     to_file = run.recipe.workers > 1 or ranks().size > 1  # other processes read them there
     splits = {
         name: check_split(name, data, labels=name in with_labels, folder=folder, to_file=to_file)

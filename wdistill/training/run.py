@@ -31,9 +31,9 @@ from wdistill.runs.outcome import Outcome
 from wdistill.runs.recipe import Recipe, check_recipe
 from wdistill.training import input_files, tensors
 from wdistill.training.jobs import TrainingJob, torch_threads
-from wdistill.training.labels import FOLDED_STUDENT, read_labels
+from wdistill.training.labels import FOLDED_STUDENT, read_classes, read_labels
 from wdistill.training.placed import placed
-from wdistill.training.predict import accuracy, device_for, predict
+from wdistill.training.predict import accuracy, device_for, predict, share_right
 from wdistill.training.rank_jobs import run_on_ranks
 from wdistill.training.ranks import ranks
 from wdistill.training.stage import Callbacks, StoppedError
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from wdistill.training.prepare import Prepared
 
 PAGE = "report.html"
-INPUTS = ".inputs"  # of Datasets, and of arrays for other processes, while a run is unfinished
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,11 +159,10 @@ class Run:
         """Measure the teacher on all splits with known truth, and the student before the arms; once."""
         if "accuracies" in self.store.state:
             return
-        teacher: dict[str, float] = {}
+        teacher, classes = dict[str, float](), read_classes(self.folder, prepared.splits, prepared.classes)
         for name, split in prepared.passed_splits.items():
-            logits = read_labels(self.folder / "labels", name)
-            if logits is not None and split.labels is not None:
-                teacher[name] = accuracy(logits, split.labels, split.design.weights)
+            if name in classes and split.labels is not None:
+                teacher[name] = share_right(classes[name], split.labels, split.design.weights)
         self.remember(accuracies={"teacher": teacher, "student": self._student_accuracies(prepared)})
 
     def _student_accuracies(self, prepared: Prepared) -> dict[str, float]:
@@ -234,7 +232,7 @@ class Run:
         if not os.path.lexists(self.folder / PAGE):
             title = f"wdistill: {self.folder.name}"
             write_page(self.folder / PAGE, page({"": [read_run(self.folder)]}, title))
-        input_files.remove_all(self.folder / INPUTS)
+        input_files.remove_all(self.folder / input_files.FOLDER)
 
 
 def _check_recipes(arms: Mapping[str, Arm], recipe: Recipe) -> None:
@@ -264,7 +262,7 @@ def _refuse_foreign(folder: Path) -> None:
 
 def _is_ours(path: Path) -> bool:
     """Whether a file or folder may be in the folder of a run that was killed before its first manifest."""
-    if path.name == INPUTS:
+    if path.name == input_files.FOLDER:
         return input_files.is_ours(path)
     is_begun = path.name == "lock" or (path.name == "initial" and path.is_dir())
     return is_begun or path in store.unfinished_writes(path.parent)

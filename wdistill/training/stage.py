@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -18,6 +18,9 @@ from wdistill.runs.outcome import Epoch, Refresh, refresh_of
 from wdistill.training.batch import Batch
 from wdistill.training.inputs import Inputs
 
+if TYPE_CHECKING:
+    from wdistill.training.targets import TargetRows
+
 KINDS = ("train", "evaluate", "forward", "estimate", "store")  # of work, whose seconds are counted separately
 
 
@@ -26,7 +29,7 @@ class Examples:
     """What a student or teacher is trained on: parallel rows, so that a batch is one index."""
 
     inputs: Inputs  # (n, …)
-    targets: Tensor  # (n, K) distributions, or (n,) classes
+    targets: Tensor | TargetRows  # (n, K) distributions, or (n,) classes
     weights: Tensor  # (n,) float32
     ids: NDArray[Any]  # (n,) for messages
 

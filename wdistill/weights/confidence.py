@@ -10,7 +10,7 @@ whole multiples of a fixed quantum, so they do not depend on order, on chunks, o
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -45,6 +45,20 @@ class Scan:
 
     def __len__(self) -> int:
         return len(self.argmax)
+
+    @classmethod
+    def joined(cls, scans: Sequence[Scan]) -> Scan:
+        """The scan of all rows from those of consecutive parts, each with or without entropies."""
+        if len(scans) == 1:
+            return scans[0]
+
+        def column(name: str) -> Any:
+            values = [getattr(each, name) for each in scans]
+            return None if values[0] is None else np.concatenate(values)
+
+        columns = {name: column(name) for name in ("argmax", "margin", "entropy", "certainty")}
+        largest = {name: max(getattr(each, name) for each in scans) for name in ("correction", "rounding")}
+        return cls(**columns, **largest)
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,9 +36,9 @@ class Evidence:
     validation_labels: NDArray[Any]  # (m,) the truth
     validation_teacher: NDArray[Any]  # (m, K)
     validation_student: NDArray[Any] | None = None  # (m, K); rules that look at the student need it
-    teacher: NDArray[Any] | None = None  # (n, K)
-    student: NDArray[Any] | None = None  # (n, K)
-    labeled_teacher: NDArray[Any] | None = None  # (l, K) for fidelity's mean entropy
+    teacher: NDArray[Any] | Scan | None = None  # (n, K), or a scan of them, which the rules of RULES need no more than
+    student: NDArray[Any] | Scan | None = None  # (n, K), or a scan
+    labeled_teacher: NDArray[Any] | Scan | None = None  # (l, K) for fidelity's mean entropy, or a scan with entropies
     truth: NDArray[Any] | None = None  # (n,) for the oracle
     kind: Kind = field(default="probabilities", kw_only=True)  # what all the predictions are
     classes: Sequence[str] | None = field(default=None, kw_only=True)  # names, where labels are strings
@@ -54,7 +54,8 @@ class Evidence:
             if getattr(self, name) is None:
                 raise missing(name)
         predictions = ("validation_teacher", "validation_student", "teacher", "student", "labeled_teacher")
-        arrays = {name: checks.matrix(getattr(self, name), name) for name in predictions if getattr(self, name) is not None}
+        given = {name: getattr(self, name) for name in predictions if getattr(self, name) is not None}
+        arrays = {name: checks.matrix(values, name) for name, values in given.items() if not isinstance(values, Scan)}
         k = checks.same_classes({name: values.shape[1] for name, values in arrays.items()})
         checks.class_names(self.classes, k)
         labels = checks.labels(self.validation_labels, k, "validation_labels", self.classes, self.soft_labels)
@@ -78,6 +79,13 @@ class Evidence:
         if self.validation_student is None:
             raise missing("validation_student")
         return self.validation_teacher, self.validation_student
+
+    @property
+    def on_unlabeled(self) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Predictions (n, K) of the teacher, and of the student if there are any; an error where there are only scans."""
+        if self.teacher is None or isinstance(self.teacher, Scan) or isinstance(self.student, Scan):
+            raise missing("student" if isinstance(self.student, Scan) else "teacher")
+        return self.teacher, self.student
 
     @property
     def rows(self) -> Rows:

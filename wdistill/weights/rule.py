@@ -129,6 +129,15 @@ class Rule(Generic[P]):
         return tuple(part for rule in rules for part in rule.parts) or (self,)
 
     @property
+    def filled(self) -> Mapping[str, Any]:
+        """Those of its options that are filled in."""
+        return self._filled
+
+    def is_made_from(self, other: Rule[...]) -> bool:
+        """Whether it is that rule, with whatever options filled in."""
+        return self._fitting is other._fitting
+
+    @property
     def options(self) -> tuple[str, ...]:
         """The names of its options."""
         return tuple(inspect.signature(self._fitting).parameters)[1:]

@@ -16,7 +16,7 @@ from wdistill.core import checks
 from wdistill.core.errors import bad_value, empty, not_one_of
 from wdistill.core.settings import Settings, setting, settings_of
 from wdistill.weights._elementary import exp64
-from wdistill.weights.confidence import Confidence, Floats, entropy, margin, scan
+from wdistill.weights.confidence import Confidence, Floats, Scan, entropy, margin, scan
 from wdistill.weights.debiased import debiased
 from wdistill.weights.evidence import Evidence, Rows, check_confidence
 from wdistill.weights.rule import FixedWeights, Rule, Weighed, as_rule, compose, rule
@@ -68,9 +68,9 @@ class EntropyMean:
     quanta: int = 0
     count: int = 0
 
-    def plus(self, values: NDArray[Any], **reading: Any) -> EntropyMean:
-        """The mean with another chunk of predictions (n, K) added; `reading` is as for `scan`."""
-        entropies = scan(values, entropy=True, **reading).entropy
+    def plus(self, values: NDArray[Any] | Scan, **reading: Any) -> EntropyMean:
+        """The mean with another chunk of predictions (n, K), or a scan of them, added; `reading` is as for `scan`."""
+        entropies = (values if isinstance(values, Scan) else scan(values, entropy=True, **reading)).entropy
         assert entropies is not None
         whole = np.rint(entropies * 2.0**50).astype(np.int64)
         # the two halves of each number are summed separately: no sum can overflow
@@ -180,6 +180,17 @@ class RuleSettings(Settings):
     estimate: Literal["paper", "conditional", "ratio"] = setting("paper", "how neighbours are averaged")
     neighbors: int | None = setting(None, "neighbours to average; ceil(sqrt(validation rows) / 2) unless given", least=1)
     threshold: float | None = setting(None, "of the rule threshold: smallest margin (or largest entropy) kept")
+
+
+def confidences_of(rule: Rule[...]) -> set[Any] | None:
+    """The confidences that a rule looks at, where it needs no more of the unlabeled rows than a scan of each.
+
+    None where it may: a rule or a confidence of the user's.
+    """
+    if not all(any(part.is_made_from(each) for each in RULES.values()) for part in rule.parts):
+        return None
+    found = {entropy if part.is_made_from(fidelity) else part.filled.get("confidence", margin) for part in rule.parts}
+    return found if found <= {margin, entropy} else None
 
 
 # rules by name --------------------------------------------------------------------------------------------------------
