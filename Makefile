@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PIP    := $(BIN)/python $(INSTALL)
 
-.PHONY: setup demo example notebook quick test proofs reliability reliability-nightly check frames test-adapters test-scale bench memory experiments leaderboard confirmation clean
+.PHONY: setup demo example notebook quick test proofs reliability reliability-nightly check frames test-adapters test-scale bench bench-scale memory experiments leaderboard confirmation clean
 
 setup: $(VENV)/.ready
 
@@ -96,6 +96,14 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.advise
 	$(BIN)/python -m benchmarks.text
 	$(BIN)/python -m benchmarks.answers
+
+# what a million rows cost against bare passes, what engines and processes cost besides: half an hour, 12 GB of disk
+bench-scale: $(VENV)/.scale
+	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m tests.scale.alone $(BIN)/python -m benchmarks.scale --engines
+	$(BIN)/python -m tests.scale.alone $(BIN)/python -m benchmarks.ranks
+	$(BIN)/python -m benchmarks.partitions
+	$(BIN)/python -m benchmarks.billion
 
 memory: setup
 	$(BIN)/python -m benchmarks.memory

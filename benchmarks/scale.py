@@ -1,17 +1,20 @@
 """`wdistill weigh` from parquet to parquet, against bare passes over the same columns: `make bench-scale`.
 
-    python -m benchmarks.scale                     100,000 to 10,000,000 rows × 10 classes, and 100,000 × 1,000
-    python -m benchmarks.scale --rows 100000000    10 classes, 8 GB in the temporary folder
+    python -m benchmarks.scale                     100,000 to 10,000,000 rows × 10 classes, 100,000 and 400,000 × 1,000
+    python -m benchmarks.scale --rows 100000000    10 classes, 10 GB in the temporary folder
     python -m benchmarks.scale --engines           what Ray and Spark cost besides (`make test-scale` installs them)
 
-Rows are made on the fly, in files of a million at most. Every job is a fresh process on one thread: the seconds of its
-processor and its peak memory are what the kernel counted. A bare pass reads id, teacher and student, and writes id and three
-float32 columns taken from the first classes: what any program must do that reads these rows and writes weights.
+Rows are made on the fly, in files of a million at most: two million numbers a model are drawn, and come again and again with
+other ids, as drawing takes longer than all that is measured. Every job is a fresh process on one thread; the seconds of its
+processor and its peak memory are what the kernel counted, with the start of Python and all imports. A bare pass reads id,
+teacher and student, and writes id and three float32 columns taken from the first classes: what any program must do that
+reads these rows and writes weights.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import shutil
 import subprocess
@@ -26,30 +29,39 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.measuring import SEED, append, circumstances, keep
+from benchmarks.measuring import SEED, append, circumstances, keep, say
 from benchmarks.memory import lists, predictions
+from wdistill.tables.formats.predictions import writing
 
 GOLD = 2_000
 FILE = 1_000_000  # rows of a file, at most
-STEP = 2_000_000  # predictions made at once
-SIZES = ((100_000, 10), (1_000_000, 10), (10_000_000, 10), (100_000, 1_000))
-ROUNDS = 3  # the median counts; one from ten million rows on
+SUBREAPER = 36  # of prctl(2)
+STEP = 2_000_000  # numbers of a model that are made
+SIZES = ((100_000, 10), (1_000_000, 10), (10_000_000, 10), (100_000, 1_000), (400_000, 1_000))
+ROUNDS = 3  # the median counts; one from a hundred million numbers on
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "WDISTILL_THREADS": "1", "POLARS_MAX_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
-PASSES = {
-    "pyarrow": """
+# A pass by pyarrow, with as many rows at once as wdistill; {read} and {write} are its settings.
+PYARROW = """
 import sys, glob, pyarrow as pa, pyarrow.compute as pc, pyarrow.parquet as pq
 pa.set_cpu_count(1); pa.set_io_thread_count(1)
 writer = None
 for path in sorted(glob.glob(sys.argv[1] + "/*.parquet")):
-    for batch in pq.ParquetFile(path).iter_batches(1 << 16, use_threads=False):
+    file = pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20, {read})
+    rows = min(1 << 16, (1 << 21) // file.schema_arrow.field("teacher").type.list_size)
+    for batch in file.iter_batches(rows, use_threads=False):
         first = [pc.list_element(batch[name], number) for name, number in (("teacher", 0), ("student", 0), ("teacher", 1))]
         made = pa.RecordBatch.from_arrays([batch["id"], *first], ["id", "weight", "error", "distortion"])
-        writer = writer or pq.ParquetWriter(sys.argv[2], made.schema, write_page_checksum=True)
+        writer = writer or pq.ParquetWriter(sys.argv[2], made.schema, {write})
         writer.write_batch(made)
 writer.close()
-""",
-    "Polars": """
+"""
+OUTPUT = pa.schema([("id", pa.int64()), *((name, pa.float32()) for name in ("weight", "error", "distortion"))])
+ALIKE, PLAIN = "pyarrow, a pass with the same checks and compression", "pyarrow, the plainest pass"
+PASSES = {
+    ALIKE: PYARROW.format(read="page_checksum_verification=True", write=f"write_page_checksum=True, **{writing(OUTPUT)}"),
+    PLAIN: PYARROW.format(read="", write="use_dictionary=False"),
+    "Polars, a pass": """
 import sys, polars as pl
 rows = pl.scan_parquet(sys.argv[1] + "/*.parquet")
 first = [("weight", "teacher", 0), ("error", "student", 0), ("distortion", "teacher", 1)]
@@ -57,7 +69,7 @@ def at(column, number):
     return pl.col(column).arr.get(number)
 rows.select("id", *(at(column, number).alias(name) for name, column, number in first)).sink_parquet(sys.argv[2])
 """,
-    "DuckDB": """
+    "DuckDB, a pass": """
 import sys, duckdb
 duckdb.sql("set threads = 1; set preserve_insertion_order = false")
 columns = "id, teacher[1] as weight, student[1] as error, teacher[2] as distortion"
@@ -82,14 +94,15 @@ def write_rows(folder: Path, rows: int, classes: int) -> None:
     gold = {"teacher": lists(predictions(rng, labels, 3, classes)), "student": lists(predictions(rng, labels, 1.5, classes))}
     pq.write_table(pa.table({"id": np.arange(GOLD) - GOLD, "label": labels, **gold}), folder / "gold.parquet")
     (folder / "u").mkdir()
-    kind, step = pa.list_(pa.float32(), classes), STEP // classes
-    for number, start in enumerate(range(0, rows, FILE)):
-        schema = pa.schema([("id", pa.int64()), ("teacher", kind), ("student", kind)])
+    kind, size = pa.list_(pa.float32(), classes), min(rows, FILE)
+    schema, step = pa.schema([("id", pa.int64()), ("teacher", kind), ("student", kind)]), min(size, STEP // classes)
+    truth = rng.integers(0, classes, step)
+    models = [lists(predictions(rng, truth, strength, classes)) for strength in (3, 1.5)]
+    for number, start in enumerate(range(0, rows, size)):
         with pq.ParquetWriter(folder / "u" / f"{number:05d}.parquet", schema, write_page_checksum=True) as writer:
-            for first in range(start, min(start + FILE, rows), step):
-                truth = rng.integers(0, classes, min(step, start + FILE - first, rows - first))
-                models = [lists(predictions(rng, truth, strength, classes)) for strength in (3, 1.5)]
-                writer.write_batch(pa.record_batch([np.arange(first, first + len(truth)), *models], schema=schema))
+            for first in range(start, min(start + size, rows), step):
+                ids = np.arange(first, min(first + step, start + size, rows))
+                writer.write_batch(pa.record_batch([ids, *(each[: len(ids)] for each in models)], schema=schema))
 
 
 def run(command: list[str]) -> Measured:
@@ -100,12 +113,32 @@ def run(command: list[str]) -> Measured:
         while job.poll() is None:
             peak = max(peak, resident(job.pid))
             time.sleep(0.02)
-        seconds, after = time.perf_counter() - start, os.times()
+        seconds = time.perf_counter() - start
+        reap()
+        after = os.times()
         if job.returncode:
             said.seek(0)
             raise SystemExit(f"{' '.join(command[:6])} … failed:\n{said.read().decode()[-2000:]}")
     used = after.children_user + after.children_system - before.children_user - before.children_system
     return Measured(seconds, used, peak)
+
+
+def adopt() -> None:
+    """From now on processes whose parents have ended, as those of Ray and Spark, are children of this one."""
+    if ctypes.CDLL(None, use_errno=True).prctl(SUBREAPER, 1, 0, 0, 0):
+        raise SystemExit(f"no process can be adopted: {os.strerror(ctypes.get_errno())}")
+
+
+def reap() -> None:
+    """Wait for all children, so that their seconds are counted."""
+    for _ in range(600):
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.1)
+    raise SystemExit("a process of an engine did not end within a minute")
 
 
 def resident(pid: int) -> float:
@@ -136,7 +169,7 @@ def clear(folder: Path, *names: str) -> None:
 def jobs_of(folder: Path) -> dict[str, tuple[list[str], Callable[[], None]]]:
     """The jobs of a size, by name, and what removes the output of each."""
     passes = {
-        f"{name}, a bare pass": [sys.executable, "-c", program, str(folder / "u"), str(folder / "p.parquet")]
+        name: [sys.executable, "-c", program, str(folder / "u"), str(folder / "p.parquet")]
         for name, program in PASSES.items()
     }
     own = {
@@ -154,25 +187,24 @@ def measure(rows: int, classes: int) -> list[list[str]]:
         folder, found = Path(name), dict[str, list[Measured]]()
         write_rows(folder, rows, classes)
         size = sum(path.stat().st_size for path in (folder / "u").iterdir())
-        for _ in range(ROUNDS if rows < 10**7 else 1):
+        for _ in range(ROUNDS if rows * classes < 10**8 else 1):
             for job, (command, remove) in jobs_of(folder).items():
                 found.setdefault(job, []).append(run(command))
                 remove()
-    bare = min(median([each.processor for each in found[job]]) for job in found if job.endswith("pass") and "pyarrow" in job)
+    bare = [median([each.processor for each in found[job]]) for job in (ALIKE, PLAIN)]
     lines = []
     for job, measured in found.items():
         seconds, processor = median([each.seconds for each in measured]), median([each.processor for each in measured])
         peak = max(each.peak for each in measured)
-        ratio = processor / bare
         keep(1, rows=rows, classes=classes, job=job, seconds=seconds, processor=processor, peak=peak)
-        shown = [f"{rows:,} × {classes:,}", job, f"{rows / seconds:,.0f}", f"{processor / rows * 1e6:.2f}", f"{ratio:.2f}×"]
-        lines.append([*shown, f"{peak:,.0f} MB"])
-    print(f"{rows:,} × {classes:,}: {size / 1e9:.2f} GB", file=sys.stderr)
+        shown = [f"{rows:,} × {classes:,}", job, f"{rows / seconds:,.0f}", f"{processor / rows * 1e6:.2f}"]
+        lines.append([*shown, *(f"{processor / each:.2f}×" for each in bare), f"{peak:,.0f} MB"])
+    say(f"{rows:,} × {classes:,}: {size / 1e9:.2f} GB")
     return lines
 
 
 def measure_engines(rows: int) -> list[list[str]]:
-    """What engines cost for rows × 10 classes in ten files; each of ours with two processes."""
+    """What engines cost for rows × 10 classes, in files of a million; each of ours with two processes."""
     flags = {
         "one process": [],
         "--engine local --workers 2": ["--engine", "local", "--workers", "2"],
@@ -180,6 +212,7 @@ def measure_engines(rows: int) -> list[list[str]]:
         "--engine spark --master local[2]": ["--engine", "spark", "--master", "local[2]"],
     }
     lines = []
+    adopt()
     with tempfile.TemporaryDirectory(prefix="wdistill-") as name:
         folder = Path(name)
         write_rows(folder, rows, 10)
@@ -215,7 +248,8 @@ def main() -> None:
         show(["rows", "engine", "time", "of the processors"], [line for rows in sizes for line in measure_engines(rows)])
     else:
         pairs = [(arguments.rows, arguments.classes)] if arguments.rows else list(SIZES)
-        head = ["rows × classes", "job", "rows/s", "processor seconds per million rows", "to pyarrow's pass", "peak memory"]
+        head = ["rows × classes", "job", "rows/s", "processor seconds per million rows"]
+        head += ["to pyarrow's pass with the same checks and compression", "to its plainest", "peak memory"]
         show(head, [line for rows, classes in pairs for line in measure(rows, classes)])
     append(header)
 

@@ -12,6 +12,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import wdistill
+from wdistill.answers.gold_labels import read_gold_labels
+from wdistill.answers.read import open_answers
 from wdistill.cli.entry import parser
 from wdistill.core.errors import FileError, WdistillError
 from wdistill.methods.metric_text import read_costs
@@ -108,6 +110,16 @@ def loaded(sources: list[str]) -> int:
 def costs(sources: list[str]) -> int:
     """A matrix of costs."""
     return len(read_costs(Path(sources[0])))
+
+
+def answers(sources: list[str]) -> int:
+    """The first look at a file of answers."""
+    return open_answers(sources[0]).rows_about
+
+
+def gold_labels(sources: list[str]) -> int:
+    """A file of gold labels."""
+    return len(read_gold_labels(sources[0]).labels)
 
 
 def status(field: str) -> int:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import wdistill
 from tests.tables import columns, write
-from wdistill import FileError, InputError, cli
+from wdistill import ConfigError, FileError, InputError, cli
 from wdistill.adapters.table import TargetTable, read_targets
+from wdistill.adapters.target_table import check_table, check_targets
 
 IDS = ["a", "b", "c"]
 TARGETS = np.array([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]])
@@ -39,6 +40,42 @@ def test_numbers_and_their_texts_are_the_same_ids() -> None:
     assert rows.rows(np.array([11, 10])).tolist() == [1, 0]
     with pytest.raises(InputError, match="1 of 2 ids, such as 12"):
         rows.select([12, 10])
+
+
+def test_rows_that_the_table_has_can_be_told_from_others() -> None:
+    """`correct` leaves out rows without an answer; people's own table has them still."""
+    rows = TargetTable(np.array(["10", "11"]), TARGETS[:2], np.ones(2))
+    with pytest.raises(InputError, match=r"table\.has\(ids\)"):
+        rows.select([11, 12])
+    mine = np.array([12, 11, 10, 9])
+    assert rows.has(mine).tolist() == [False, True, True, False]
+    assert rows.select(mine[rows.has(mine)]).ids.tolist() == ["11", "10"]
+
+
+@pytest.mark.parametrize("source", ["targets.parquet", Path("targets.parquet"), pa.table({"id": [1]}), table()])
+def test_what_is_passed_as_numbers_without_being_read_is_told_how_to_read(source: Any) -> None:
+    with pytest.raises(ConfigError, match=r"(?s)this is no array.*read_targets"):
+        check_targets(source)
+    if isinstance(source, TargetTable):
+        assert check_table(source) is source
+    else:
+        with pytest.raises(ConfigError, match=r"(?s)this is no table of targets.*read_targets"):
+            check_table(source)
+
+
+@pytest.mark.parametrize("labels", [[0, 1], ["cat", "dog"], np.array([0, 1]), np.array(["cat", "dog"], object), (0.2, 0.7)])
+def test_labels_are_no_targets(labels: Any) -> None:
+    with pytest.raises(InputError, match=r"(?s)one value a row.*\(2,\).*np\.eye\(K\)"):
+        check_targets(labels)
+
+
+@pytest.mark.parametrize("numbers", [[[3.0, 1.0]], [[-2.0, 5.0]], [[0.5, 0.2]]])
+def test_a_remedy_names_no_options_that_adapters_do_not_have(numbers: Any) -> None:
+    with pytest.raises(InputError, match="their softmax") as caught:
+        check_targets(numbers)
+    assert "renormalize" not in str(caught.value) and "kind" not in str(caught.value) and caught.value.rows == (0,)
+    with pytest.raises(InputError, match="NaN or infinite"):
+        check_targets([[np.nan, 1.0]])
 
 
 def test_what_correct_returns_is_what_it_writes(tmp_path: Path) -> None:

@@ -356,7 +356,7 @@ def gold_of(*labels: str, key: str = "r{:05d}", head: str = "id,label") -> str:
 MIXED = [(row, {"label": "mixed"}) for row in range(20)]
 NEAR = [(row, {"label": "positiv"}) for row in range(9)]
 BAD: dict[str, tuple[str, str | None, list[str]]] = {
-    "unknown classes": (lines_of(*MIXED), None, ["'mixed' (20 times in 300 answers)", "--classes"]),
+    "unknown classes": (lines_of(*MIXED), None, ["'mixed' (20 times in 300 answers)", "--classes", "no answer"]),
     "a near name": (lines_of(*NEAR), None, ["--alias 'positiv'='positive'"]),
     "a confidence above 1": (lines_of((7, {"confidence": 90.0})), None, ["confidences that are none", "'r00007'", "divide"]),
     "an id twice": (lines_of((7, {"id": "r00008"})), None, ["r00008"]),

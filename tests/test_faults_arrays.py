@@ -208,6 +208,7 @@ def test_a5_logprobs_must_be_of_probabilities():
         pytest.param(np.array([1j, 0, 0, 0]), ["whole numbers", "complex"], id="complex"),
         pytest.param(np.array(["2020"] * 4, "M8[Y]"), ["whole numbers"], id="dates"),
         pytest.param([0, 1, None, 2], ["objects", "1 nulls"], id="a25 null"),
+        pytest.param(np.array(["a", None, "b", "a"], object), ["objects", "1 nulls"], id="a25 null among strings"),
         pytest.param(np.ma.array([0, 1, 2, 0], mask=[0, 1, 1, 0]), ["masked", "2 of 4"], id="a25 masked"),
     ],
 )
@@ -226,7 +227,8 @@ def test_a8_whole_floats_are_labels(value):
 
 def test_a8_class_names():
     names = ["cat", "dog", "eel"]
-    assert make(validation_labels=["eel", "cat", "dog", "cat"], classes=names).validation_labels.tolist() == [2, 0, 1, 0]
+    for labels in (["eel", "cat", "dog", "cat"], np.array(["eel", "cat", "dog", "cat"], object)):  # as frames hold them
+        assert make(validation_labels=labels, classes=names).validation_labels.tolist() == [2, 0, 1, 0]
     refused(InputError, lambda: make(validation_labels=["eel", "cow", "dog", "cat"], classes=names), "cow", "row 1", "'cat'")
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
+import json
 import math
+import os
 import re
 import struct
 import zipfile
@@ -20,13 +22,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.hostile import costs, harmless, inspected, loaded, verified
+from tests.hostile import answers, costs, gold_labels, harmless, inspected, loaded, outcome, verified
 from tests.reliability.seeds import rows_of_table, seeds
 from tests.tables import columns
 from wdistill import Evidence, debiased, load
 from wdistill.cli import main
+from wdistill.core import store
 from wdistill.core.errors import FileError, InputError, WdistillError
-from wdistill.core.sealed import seal
+from wdistill.core.sealed import digest_of, seal
 from wdistill.tables.formats.nesting import DEPTH_LIMIT, Nesting
 from wdistill.tables.formats.pages import Guard
 from wdistill.tables.formats.schema import Location
@@ -571,6 +574,69 @@ def test_rules_that_grow_too_much_or_are_none_are_refused(tmp_path: Path) -> Non
         harmless(archive(path, members, compressed=False), read=loaded, words=["not a fitted rule", said])
     assert harmless(archive(path, {"rule.json.npy": of_rule('{"wdistill":3,"rule":{"name":"oracle"}}')}, compressed=False),
                     read=loaded).rows  # fmt: skip
+
+
+# records that lead elsewhere
+
+ELSEWHERE = {"/dev/zero": 0, "../outside": 1, "a\0b": 1}  # with sizes as the system tells them
+
+
+def student_with(files: dict[str, str]) -> bytes:
+    description = {"format": 1, "network": None, "arguments": {}, "sha256": files}
+    return json.dumps({**description, "digest": digest_of(description)}).encode()
+
+
+def manifest_with(parts: Any) -> bytes:
+    return seal({"state_sha256": "0", "parts": parts})
+
+
+def job_with(file: str, size: int, digest: str) -> bytes:
+    numbers: dict[str, Any] = {"start": 0, "next": 1, "stamps": [[1, 0]], "seen": 1, "kept": 1, "counts": {}}
+    parts = [{**numbers, "file": file, "size": size, "sha256": digest}]
+    return seal({"identity": {}, "token": "0", "parts": parts, "aligned": {}, "warnings": []})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("kind", ["student.json", "_manifest.json", "job.json"])
+def test_a_record_that_leads_out_of_its_folder_is_damaged(tmp_path: Path, kind: str, name: str) -> None:
+    """Its digest is right: whoever made it can compute that. What it names is neither read nor waited for."""
+    digest = store.digest(b"x")
+    (tmp_path / "outside").write_bytes(b"x")
+    part = {"input": "u", "key": "k", "file": name, "size": ELSEWHERE[name], "sha256": digest, "rows": 1}
+    records = {
+        "student.json": student_with({name: digest}),
+        "_manifest.json": manifest_with([part]),
+        "job.json": job_with(name, ELSEWHERE[name], digest),
+    }
+    (tmp_path / "ours").mkdir()
+    for record in (kind, "job.copy.json") if kind == "job.json" else (kind,):
+        (tmp_path / "ours" / record).write_bytes(records[kind])
+    harmless(tmp_path / "ours", read=verified, words=["damaged"])
+
+
+@pytest.mark.parametrize("parts", [5, [5], [{}], {"file": "x"}, None])
+def test_a_manifest_whose_parts_are_none_is_damaged(tmp_path: Path, parts: Any) -> None:
+    (tmp_path / "_manifest.json").write_bytes(manifest_with(parts))
+    with pytest.raises(FileError, match="damaged"):
+        verified([str(tmp_path)])
+
+
+@pytest.mark.slow
+def test_a_device_in_the_place_of_a_file_is_damage(tmp_path: Path) -> None:
+    (tmp_path / "student.safetensors").symlink_to("/dev/zero")
+    (tmp_path / "student.json").write_bytes(student_with({"student.safetensors": store.digest(b"")}))
+    assert "damaged" in outcome([tmp_path], verified).error
+    with pytest.raises(OSError, match="Not a regular file"):
+        store.digest_file(tmp_path / "student.safetensors")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("read", [answers, gold_labels])
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, read: Any) -> None:
+    os.mkfifo(tmp_path / "x.csv")
+    got = outcome([tmp_path / "x.csv"], read)
+    assert got.exit == 0 and "Not a regular file" in got.error
 
 
 @pytest.mark.parametrize("change", ["points", "wrong", "k"])

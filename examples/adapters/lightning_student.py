@@ -17,6 +17,7 @@ from wdistill.adapters.table import read_targets
 from wdistill.adapters.torch import WithTargets
 
 TRAPS = (
+    "a training step that the module has already takes the place of the weighted one",
     "samplers are replaced in several processes, so that a join by position fails",
     "the mean of every process is wrong where their batches differ",
     "a short last batch counts as a whole one where gradients accumulate",

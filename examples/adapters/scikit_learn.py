@@ -27,6 +27,7 @@ TRAPS = (
     "transformers read a row once for each class",
     "marks of unlabeled rows become texts or classes",
     "scores count unlabeled rows as errors",
+    "a frame of probabilities is read by position, whatever its columns are named",
 )
 PARTS = (100, 300, 900)
 STUDENTS = {

@@ -139,6 +139,8 @@ def test_labels_that_do_not_fit_the_table_are_refused(found: Answers) -> None:
         label_issues(table, table.ids, found.labels[:3])
     with pytest.raises(InputError, match="not in the class list"):
         label_issues(table, table.ids, np.full(len(table), "digit 10"))
+    with pytest.raises(ConfigError, match="read_targets"):
+        label_issues(found.targets, table.ids, found.labels[:3])
     with pytest.raises(InputError, match="sum to 1"):
         teacher_from_pred_probs([1, 2], np.array([[0.5, 0.6], [0.5, 0.5]]))
 

@@ -222,6 +222,10 @@ def test_what_does_not_fit_is_said() -> None:
     single.compile("sgd", "binary_crossentropy")
     with pytest.raises(InputError, match=r"Dense\(3\)"):
         fit_arguments(single, x, table.ids, table)
+    with pytest.raises(ConfigError, match="read_targets"):
+        fit_arguments(network(), x, table.ids, "targets.parquet")
+    with pytest.raises(ConfigError, match="lists of numbers"):
+        fit_arguments(network(), x.tolist(), table.ids, table)
     with pytest.raises(ConfigError, match="batch_size"):
         WeightedBatches(network(), x, table.ids, table, batch_size=0)
 
@@ -325,6 +329,20 @@ def test_a_refresh_without_rows_to_weigh_is_refused() -> None:
         RefreshWeights(batches, debiased, teacher.select(ids), (ids, labels, inputs))
     with pytest.raises(ConfigError, match="every"):
         RefreshWeights(batches, debiased, teacher, (ids, labels, inputs), every=0)
+    with pytest.raises(InputError, match="30 and 29 rows"):
+        RefreshWeights(batches, debiased, teacher, (ids, labels[1:], inputs))
+
+
+def test_gold_labels_may_be_names_as_a_frame_has_them() -> None:
+    x, table = made()
+    ids, labels, inputs, teacher = gold_of()
+    names = np.array(["no", "so", "yes"])
+    named = TargetTable(table.ids, table.targets, table.weight, tuple(names))
+    batches = WeightedBatches(network(), x, table.ids, named)
+    refresh = RefreshWeights(batches, debiased, teacher, (ids, pd.Series(names[labels]), pd.DataFrame(inputs)))
+    assert np.array_equal(refresh.gold_labels, labels) and np.array_equal(refresh.gold_inputs, inputs)
+    with pytest.raises(InputError, match="not in the class list"):
+        RefreshWeights(batches, debiased, teacher, (ids, np.full(len(ids), "maybe"), inputs))
 
 
 # end to end ------------------------------------------------------------------------------------------------------------

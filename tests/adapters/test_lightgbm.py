@@ -275,5 +275,9 @@ def test_tables_with_classes_in_another_order_are_refused() -> None:
     trees.assert_refuses_classes_in_another_order(student)
 
 
+def test_rows_to_judge_on_are_pairs_with_targets() -> None:
+    trees.assert_refuses_what_is_no_list_of_pairs(student)
+
+
 def test_what_is_not_fitted_predicts_nothing() -> None:
     trees.assert_not_fitted(student)

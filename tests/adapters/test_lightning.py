@@ -83,10 +83,41 @@ def test_the_mean_of_each_batch_would_be_another_step(batch: int) -> None:
     assert np.abs(naive - plain_step(EVERY)).max() > 1e-2
 
 
+def test_the_loss_that_is_logged_is_the_mean_over_rows() -> None:
+    """Of the batches before any step; 5, 5, 5 and 1 rows are 16."""
+    module, runner = Student(), trainer(accumulate_grad_batches=4)
+    log = torch.log_softmax(module(inputs()).double(), 1)
+    wanted = (-(torch.tensor(table_of().targets) * log).sum(1) * torch.tensor(table_of().weight)).mean().item()
+    runner.fit(module, DataLoader(data_of(), 5))
+    assert float(runner.callback_metrics["train_loss"]) == pytest.approx(wanted, abs=1e-6)
+
+
+def test_a_training_step_that_takes_the_place_of_ours_is_refused() -> None:
+    """The naive student keeps the step that it had, and the weights change nothing."""
+
+    def step(self: Any, batch: Any, batch_idx: int) -> torch.Tensor:
+        x, targets, _ = batch
+        return torch.nn.functional.cross_entropy(self(x), targets)
+
+    naive = type("Naive", (Plain,), {"training_step": step})
+    unweighted = after(naive(), DataLoader(data_of(), 16))
+    assert np.abs(unweighted - plain_step(EVERY)).max() > 1e-2
+    with pytest.raises(ConfigError, match=r"class Naive\(WeightedStep, LightningModule\)"):
+        type("Naive", (WeightedStep, Plain), {"training_step": step})
+    with pytest.raises(ConfigError, match="in this order"):
+        type("Reversed", (Plain, WeightedStep), {})
+
+    class Counting(Student):
+        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+            return super().training_step(batch, batch_idx)
+
+    assert np.array_equal(after(Counting(), DataLoader(data_of(), 16)), after(Student(), DataLoader(data_of(), 16)))
+
+
 def test_two_processes_take_the_step_of_one_with_batches_of_any_size(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     run = [*command, "-m", "tests.adapters.lightning_steps", str(tmp_path)]
-    done = subprocess.run(run, cwd=Path(__file__).parents[2], capture_output=True, encoding="utf-8", timeout=120)
+    done = subprocess.run(run, cwd=Path(__file__).parents[2], capture_output=True, encoding="utf-8", timeout=400)
     assert done.returncode == 0, done.stderr
     found = {name: np.load(tmp_path / f"{name}.npy") for name in ("equal", "position", "uneven", "naive")}
     np.testing.assert_allclose(found["equal"], plain_step(EVERY), rtol=0, atol=1e-6)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 import torch
@@ -33,7 +34,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
@@ -134,6 +135,11 @@ def test_inputs_of_every_kind_are_expanded_as_that_kind(kind: Any) -> None:
     rows = expand(kind([[1, 2], [3, 4]]), np.array([[0.5, 0.5], [0.0, 1.0]]), classes=["no", "yes"])
     dense = rows.X.toarray() if hasattr(rows.X, "toarray") else np.asarray(rows.X)
     assert dense.tolist() == [[1, 2], [1, 2], [3, 4]] and rows.y.tolist() == ["no", "yes", "yes"] and rows.twins
+
+
+def test_frames_of_numbers_are_targets_whatever_their_columns_are_named() -> None:
+    frame = pd.DataFrame({"table": [0.9, 0.2], "schema": [0.1, 0.8]})
+    assert expand(frame, frame, negligible=0).weight.tolist() == [0.9, 0.1, 0.2, 0.8]
 
 
 def test_a_table_is_expanded_with_its_weights_and_names() -> None:
@@ -326,6 +332,34 @@ def test_the_columns_of_the_teacher_may_be_named(digits: Digits) -> None:
         Distiller(FAST, unweighted).fit(X[kept], y[kept], teacher=P[kept])
     model = Distiller(FAST, unweighted, teacher_classes=range(10)).fit(X[kept], y[kept], teacher=P[kept])
     assert model.predict_proba(X).shape == (len(X), 10) and (model.predict(X) == 3).any()
+
+
+def test_named_columns_of_the_teacher_in_another_order_are_refused(digits: Digits) -> None:
+    """The naive frame: by position, each column would be another class's."""
+    X, y, P = digits.rows(digits.gold)
+    frame, order = pd.DataFrame(P, columns=range(10)), [*range(9, -1, -1)]
+    plain = Distiller(FAST, unweighted).fit(X, y, teacher=P)
+    assert np.array_equal(Distiller(FAST, unweighted).fit(X, y, teacher=frame).targets_, plain.targets_)
+    naive = Distiller(FAST, unweighted).fit(X, y, teacher=frame[order].to_numpy())
+    assert not np.allclose(naive.targets_, plain.targets_)
+    with pytest.raises(InputError, match=r"(?s)its columns are in another order.*9, 8, .*teacher\[\[0, 1"):
+        Distiller(FAST, unweighted).fit(X, y, teacher=frame[order])
+    named = Distiller(FAST, unweighted, teacher_classes=order).fit(X, y, teacher=frame[order])
+    assert np.array_equal(named.targets_, plain.targets_)
+    with pytest.raises(InputError, match="another order"):
+        Distiller(FAST, unweighted, teacher_classes=order).fit(X, y, teacher=frame)
+
+
+def test_a_file_that_is_not_read_and_labels_are_refused_before_anything_is_fitted(digits: Digits) -> None:
+    X, y, _ = digits.rows(digits.gold)
+    for told, fit in (
+        ("read_targets", lambda wrong: fit_student(make_pipeline(MinMaxScaler(), FAST), X, wrong)),
+        ("for fit_student, not for Distiller", lambda wrong: Distiller(FAST).fit(X, y, teacher=wrong)),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            fit("targets.parquet")
+        with pytest.raises(InputError, match="one value a row"):
+            fit(y)
 
 
 def test_gold_that_stands_elsewhere_too_is_told(digits: Digits) -> None:

@@ -176,6 +176,8 @@ def test_what_would_be_silently_wrong_is_refused() -> None:
     for wrong in (np.full(N, np.nan), np.full(N, -0.1), np.ones(N - 1)):
         with pytest.raises(InputError):
             data.set_weights(wrong)
+    with pytest.raises(ConfigError, match="read_targets"):
+        WithTargets(inputs(2), "targets.parquet", ["r1", "r2"])
     for batch in ((inputs(2), torch.zeros(2)), {"x": inputs(2), "targets": torch.zeros(2, 3)}):
         with pytest.raises(InputError, match="a batch without targets and weights"):
             apart(batch)
@@ -264,6 +266,18 @@ def test_in_train_mode_the_predictions_would_be_others(pool: Pool) -> None:
     assert not np.allclose(naive, predict(net, pool.inputs), atol=1e-3)
 
 
+def test_gold_labels_of_a_refresh_may_be_names_as_a_frame_has_them(gold: Gold, pool: Pool) -> None:
+    names, net = np.array(["no", "so", "yes"]), network()
+    table = TargetTable(table_of().ids, table_of().targets, table_of().weight, tuple(names))
+    said, numbered = (WithTargets(inputs(N), table, table.ids) for _ in range(2))
+    frames = pd.DataFrame(gold.inputs.numpy()), pd.Series(names[gold.labels]), pd.DataFrame(gold.teacher)
+    Refresh(said, debiased, Gold(*frames), pool)(net)
+    Refresh(numbered, debiased, gold, pool)(net)
+    assert torch.equal(said.weight, numbered.weight) and (said.weight < 1).any()
+    with pytest.raises(InputError, match=r"gold\.labels: labels that are not in the class list"):
+        Refresh(said, debiased, Gold(gold.inputs, np.full(40, "maybe"), gold.teacher), pool)
+
+
 def test_a_network_in_bfloat16_reads_too(gold: Gold, pool: Pool) -> None:
     net = network().to(torch.bfloat16)
     soft = Gold(gold.inputs, torch.tensor(gold.labels), torch.tensor(gold.teacher))
@@ -317,6 +331,8 @@ def test_the_loss_is_the_mean_of_weight_times_cross_entropy_and_its_gradient_lik
     loss, rows = loss.detach(), rows.detach()
     assert abs(float(loss) - float(rows.sum() / 32)) < 1e-6
     assert all(torch.allclose(a.double(), b, rtol=0, atol=1e-6) for a, b in zip(found, wanted, strict=True))
+    with pytest.raises(InputError, match=r"(?s)the student has other classes.*\(32, 2\).*\(32, 3\)"):
+        weighted_loss(net(given_x)[:, :2], targets, weight)
     naive = rows.sum() / table.weight[:32].sum()
     assert abs(float(naive) - float(loss)) > 0.1
 

@@ -70,7 +70,7 @@ def test_two_processes_take_the_step_of_one(tmp_path: Path) -> None:
     cases = [*(f"{each}:{how}" for each in sizes for how in ("across", "each")), "14:4:2:naive"]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     run = [*command, "-m", "tests.adapters.trainer_steps", str(tmp_path), *cases]
-    done = subprocess.run(run, cwd=Path(__file__).parents[2], capture_output=True, encoding="utf-8", timeout=120)
+    done = subprocess.run(run, cwd=Path(__file__).parents[2], capture_output=True, encoding="utf-8", timeout=400)
     assert done.returncode == 0, done.stderr
     *found, naive = (np.load(tmp_path / f"{case}.npy") - plain_step(int(case.split(":")[0])) for case in cases)
     assert np.abs(found).max() < 1e-6 < 1e-3 < np.abs(naive).max()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
 from tests.adapters.answers import Answers
-from wdistill import InputError
+from wdistill import ConfigError, InputError
 from wdistill.adapters.table import TargetTable, read_targets
 from wdistill.adapters.tree_student import TargetRows, TreeStudent
 
@@ -111,6 +111,17 @@ def assert_refuses_classes_in_another_order(student: Student) -> None:
     with pytest.raises(InputError, match=r"(?s)eval_set 1.*a, c, b"):
         student().fit(inputs, taught, eval_set=[(inputs, taught), (inputs, table("a", "c", "b"))])
     student().fit(inputs, taught, eval_set=[(inputs, taught), (inputs, table()), (inputs, targets)])
+
+
+def assert_refuses_what_is_no_list_of_pairs(student: Student) -> None:
+    inputs, targets, weight = rows(3)
+    for wrong in ((inputs, targets), [(inputs, targets, weight)], [inputs], inputs):
+        with pytest.raises(ConfigError, match="these are no sets to judge on"):
+            student().fit(inputs, targets, eval_set=wrong)
+    with pytest.raises(InputError, match="one value a row"):
+        student().fit(inputs, targets, eval_set=[(inputs, targets.argmax(axis=1))])
+    with pytest.raises(ConfigError, match="read_targets"):
+        student().fit(inputs, "targets.parquet")
 
 
 def assert_not_fitted(student: Student) -> None:

@@ -112,10 +112,18 @@ def _label(folder: Path) -> None:
 
 def _engine(folder: Path) -> None:
     """Partitions into a folder; what an engine copies to a machine meanwhile goes into a folder of the job, to be seen."""
+    tables = ("--validation", inputs() / "v.parquet", "--unlabeled", inputs() / "mixed")
+    _by_engine(folder, "weigh", *tables)
+
+
+def _correct_by_engine(folder: Path) -> None:
+    _by_engine(folder, "correct", "--answers", inputs() / "answers.csv", "--gold", inputs() / "gold.csv")
+
+
+def _by_engine(folder: Path, *words: object) -> None:
     (folder / "tmp").mkdir(parents=True, exist_ok=True)
     tempfile.tempdir = str(folder / "tmp")
-    tables = ("--validation", inputs() / "v.parquet", "--unlabeled", inputs() / "mixed")
-    command("weigh", "--engine", "local", *tables, "--output", folder / "w")
+    command(*words, "--engine", "local", "--output", folder / "w")
 
 
 def _weights_folder(folder: Path) -> dict[str, str]:
@@ -273,6 +281,7 @@ OTHERS = {  # whose operations are those of the jobs above, but which write othe
         Job("weigh to npz", _weigh("--unlabeled", "u", output="w.npz")),
         Job("weigh to csv", _weigh("--unlabeled", "u", output="w.csv")),
         Job("weigh to pq", _weigh("--unlabeled", "u", output="w.pq")),
+        Job("correct by an engine", _correct_by_engine, _weights_folder),
         Job("plan", _advise("next.parquet")),
         Job("plan in csv", _advise("next.csv")),
         Job("inspect", _inspect),

@@ -12,7 +12,6 @@ import contextlib
 import io
 import json
 import os
-import re
 import shutil
 import signal
 import tempfile
@@ -109,8 +108,9 @@ def heal(job: str, folder: Path, victim: Path, wanted: dict[str, str]) -> str:
     damaged = [state for state in verify(folder / "w")[1] if state.is_bad] if (folder / "w" / MANIFEST).exists() else []
     if not damaged and (wrong := run_again(job, folder, victim, wanted)):
         return wrong
-    for path in {Path(name) for state in damaged for name in re.findall(r"remove (\S+)", state.remedy)}:
-        path.unlink(missing_ok=True)
+    for state in damaged:
+        if state.remedy.startswith("remove it,"):
+            state.path.unlink(missing_ok=True)
     code = child(folder, lambda operation, path: None, as_command(RUNS[job].run))
     if code:
         return f"after what verify says, it ended with {code}"

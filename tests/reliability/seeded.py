@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 COPIED = ("wdistill", "tests", "experiments")
 LEFT_OUT = shutil.ignore_patterns("figures", "results")  # compiled code is copied: it is used where the source is the same
-PATIENCE = 180.0  # seconds for one check, on a machine that is busy
+PATIENCE = 900.0  # seconds for one check, on a machine that is very busy
 RED = 7  # exit code of a sweep that found something; a traceback is 1, and counts for nothing
 
 

@@ -10,15 +10,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.answer_forms import gold_csv, label_and_confidence, make, part
 from tests.tables import columns, write
+from wdistill.answers.request import AnswerOptions, Sources
+from wdistill.answers.targets import correct_files
+from wdistill.engines.correct import correct_partitions
+from wdistill.engines.label import label_partitions
 from wdistill.engines.local import run_here
+from wdistill.engines.run import Engine
 from wdistill.engines.weigh import weigh_partitions
+from wdistill.tables.label import label_files
+from wdistill.tables.label_inputs import TableInputs
+from wdistill.tables.label_options import LabelOptions
+from wdistill.tables.labeler import Labeler
 from wdistill.tables.options import Options, Paths
 from wdistill.tables.weigh import weigh_files
+from wdistill.training.named_teacher import load_teacher
 
 FILES, ROWS = 6, 2_000
+
+ByEngine = Callable[[Path, Engine], object]  # runs a job into a folder
 
 
 def rows_in_files(folder: Path) -> Paths:
@@ -38,12 +53,49 @@ def one_process(given: Paths, folder: Path) -> str:
     return digest_of_rows(folder / "w.parquet")
 
 
+def weighed(folder: Path) -> ByEngine:
+    """Weights, written by one process into w.parquet."""
+    given = rows_in_files(folder)
+    weigh_files(given, folder / "w.parquet", Options())
+    return lambda output, engine: weigh_partitions(given, str(output), Options(), engine)
+
+
+def corrected(folder: Path) -> ByEngine:
+    """The same for targets from answers with their texts."""
+    rows, options = make(FILES * 60), AnswerOptions(text="text")
+    (folder / "answers").mkdir()
+    for number in range(FILES):
+        written = label_and_confidence(part(rows, number * 60, (number + 1) * 60), folder)
+        written.rename(folder / "answers" / f"{number}.jsonl")
+    given = Sources([str(folder / "answers")], str(gold_csv(part(rows, 50, 130), folder)), None)
+    correct_files(given, folder / "w.parquet", options)
+    return lambda output, engine: correct_partitions(given, str(output), options, engine)
+
+
+def labeled(folder: Path) -> ByEngine:
+    """The same for the predictions of a teacher."""
+    rows_in_files(folder)
+    teacher, options = f"{__name__}:squared", LabelOptions(inputs=("student",))
+    source = TableInputs.of(str(folder / "u"), options)
+    label_files(source, Labeler(load_teacher(teacher), options), folder / "w.parquet")
+    return lambda output, engine: label_partitions(teacher, str(folder / "u"), False, str(output), options, engine)
+
+
+def squared(inputs: np.ndarray) -> np.ndarray:
+    """A teacher."""
+    return np.asarray(inputs**2 / (inputs**2).sum(axis=1, keepdims=True))
+
+
+JOBS = {each.__name__: each for each in (weighed, corrected, labeled)}
+
+
 def digest_of_rows(path: Path) -> str:
     """SHA-256 of all rows, sorted by id."""
     table = pq.read_table(path).replace_schema_metadata(None).sort_by("id").combine_chunks()
     content = hashlib.sha256(str(table.schema).encode())
     for column in table.columns:
-        content.update(column.to_numpy().tobytes())
+        plain = pa.types.is_primitive(column.type)
+        content.update(column.to_numpy().tobytes() if plain else repr(column.to_pylist()).encode())
     return content.hexdigest()
 
 

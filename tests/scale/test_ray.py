@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.scale.clusters import Dying, bytes_of, digest_of_rows, one_process, rows_in_files
+from tests.scale.clusters import JOBS, Dying, bytes_of, digest_of_rows, one_process, rows_in_files
 from tests.tables import columns, write
+from wdistill.engines.local import run_here
 from wdistill.engines.ray import run_on_ray
 from wdistill.engines.weigh import weigh_partitions
 from wdistill.tables.options import Options
@@ -32,16 +33,17 @@ def cluster() -> Iterator[str]:
 
 
 @pytest.mark.filterwarnings("ignore")  # of Ray itself
-def test_a_worker_that_dies_changes_no_byte(cluster: str, tmp_path: Path) -> None:
-    given = rows_in_files(tmp_path)
-    expected, mark = one_process(given, tmp_path), tmp_path / "died"
+@pytest.mark.parametrize("kind", JOBS)
+def test_a_worker_that_dies_changes_no_byte(cluster: str, tmp_path: Path, kind: str) -> None:
+    by_engine, mark = JOBS[kind](tmp_path), tmp_path / "died"
+    by_engine(tmp_path / "whole", run_here)
+    assert digest_of_rows(tmp_path / "whole") == digest_of_rows(tmp_path / "w.parquet")
 
     def engine(work: Any, questions: Any) -> Any:
         yield from run_on_ray(Dying(work, str(mark)), [*questions, questions[0]], address=cluster)  # one offered twice
 
-    weigh_partitions(given, str(tmp_path / "o"), Options(), engine)
+    by_engine(tmp_path / "o", engine)
     assert mark.exists(), "nothing was killed"
-    assert digest_of_rows(tmp_path / "o") == expected
     assert bytes_of(tmp_path / "o") == bytes_of(tmp_path / "whole")
 
 

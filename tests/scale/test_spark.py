@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.scale.clusters import Dying, bytes_of, digest_of_rows, one_process, rows_in_files
+from tests.scale.clusters import JOBS, Dying, bytes_of, digest_of_rows, one_process, rows_in_files
 from tests.tables import columns, write
 from wdistill.core.errors import ConfigError
 from wdistill.engines.failures import check_java
+from wdistill.engines.local import run_here
 from wdistill.engines.spark import run_on_spark
 from wdistill.engines.weigh import weigh_partitions
 from wdistill.tables.options import Options
@@ -35,16 +36,17 @@ def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_an_executor_that_dies_changes_no_byte(tmp_path: Path) -> None:
-    given = rows_in_files(tmp_path)
-    expected, mark = one_process(given, tmp_path), tmp_path / "died"
+@pytest.mark.parametrize("kind", JOBS)
+def test_an_executor_that_dies_changes_no_byte(tmp_path: Path, kind: str) -> None:
+    by_engine, mark = JOBS[kind](tmp_path), tmp_path / "died"
+    by_engine(tmp_path / "whole", run_here)
+    assert digest_of_rows(tmp_path / "whole") == digest_of_rows(tmp_path / "w.parquet")
 
     def engine(work: Any, questions: Any) -> Any:
         return run_on_spark(Dying(work, str(mark), executor), [*questions, questions[0]], master=MASTER)  # one offered twice
 
-    weigh_partitions(given, str(tmp_path / "o"), Options(), engine)
+    by_engine(tmp_path / "o", engine)
     assert mark.exists(), "nothing was killed"
-    assert digest_of_rows(tmp_path / "o") == expected
     assert bytes_of(tmp_path / "o") == bytes_of(tmp_path / "whole")
 
 

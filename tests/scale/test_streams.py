@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from tests.scale.clusters import digest_of_rows, one_process, rows_in_files
 from wdistill.tables.batch_function import BatchFunction, prepare_batches
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Block after block, with the same names in all of them."""
+    page = (Path(__file__).parent.parent.parent / "docs" / "scale.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    assert len(blocks) == 4
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec("\n".join(blocks), names)
+    expected = names["weigh"].stream(pq.read_table("pool.parquet")).read_all().sort_by("id")
+    assert pq.read_table("weights.parquet").sort_by("id").equals(expected)
+    assert pa.table(names["weights"]).sort_by("id").equals(expected)
+    assert names["predictions"]["id"].to_list() == list(range(1000))
 
 
 def test_polars_and_duckdb_give_and_take_streams(tmp_path: Path) -> None:

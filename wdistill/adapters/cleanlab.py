@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from cleanlab.rank import get_label_quality_scores
 
-from wdistill.adapters.target_table import TargetTable
+from wdistill.adapters.target_table import TargetTable, check_table
 from wdistill.answers.frames import as_files
 from wdistill.core import checks
 from wdistill.core.errors import bad_input, bad_value
@@ -38,7 +38,7 @@ def label_issues(table: TargetTable, ids: Any, labels: Any, **options: Any) -> p
     `label_quality` is cleanlab's score of the label, from the corrected targets; the probability that it is right, unless
     `options` of get_label_quality_scores say otherwise. An issue is a label that is not the likeliest class.
     """
-    table = table.select(ids)
+    table = check_table(table).select(ids)
     given = checks.labels(labels, table.targets.shape[1], "labels", table.classes)
     checks.same_length({"ids": len(table), "labels": len(given)})
     quality = get_label_quality_scores(given, table.targets, **options)

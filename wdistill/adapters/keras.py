@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import keras
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax
 
-from wdistill.adapters.target_table import TargetTable
+from wdistill.adapters.keras_loss import check_loss, predictions_of
+from wdistill.adapters.target_table import TargetTable, check_table
 from wdistill.core import checks
-from wdistill.core.errors import bad_input, bad_value, wrong_shape
+from wdistill.core.errors import bad_input, bad_value, wrong_type
 from wdistill.weights.confidence import Floats
-from wdistill.weights.equations import probabilities
 from wdistill.weights.evidence import Evidence
 from wdistill.weights.rule import Rule
 
@@ -26,7 +24,7 @@ def fit_arguments(model: Any, x: Any, ids: Any, table: TargetTable) -> dict[str,
 
     The loss of the compiled model is tried on a few rows, and refused where it is not the mean of weight × cross-entropy.
     """
-    x, own = _arrays(x), table.select(ids)
+    x, own = _arrays(x), check_table(table).select(ids)
     checks.same_length({"x": len(keras.tree.flatten(x)[0]), "ids": len(own)})
     check_loss(model, _rows_of(x, np.arange(min(ROWS, len(own)))), own.targets[:ROWS])
     return {"x": x, "y": own.targets, "sample_weight": own.weight}
@@ -39,7 +37,7 @@ class WeightedBatches(keras.utils.PyDataset):
         super().__init__()
         arguments = fit_arguments(model, x, ids, table)
         self.x, self.targets, self.weight = arguments["x"], arguments["y"], arguments["sample_weight"].copy()
-        self.ids, self.seed, self.epoch = table.select(ids).ids, seed, -1
+        self.ids, self.classes, self.seed, self.epoch = table.select(ids).ids, table.classes, seed, -1
         self.batch_size = _at_least_one(batch_size, "batch_size")
         self.on_epoch_end()
 
@@ -60,7 +58,7 @@ class RefreshWeights(keras.callbacks.Callback):
     """After every `every` epochs, a rule weighs the rows again, with the student as it is then.
 
     `teacher` has the teacher's predictions by id, as targets, of the gold rows and of those to weigh; a row without any,
-    and a gold row, keeps its weight. `gold` is (ids, labels, inputs) of the gold rows.
+    and a gold row, keeps its weight. `gold` is (ids, labels, inputs) of the gold rows; labels are class numbers, or names.
     """
 
     def __init__(
@@ -68,8 +66,10 @@ class RefreshWeights(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         self.batches, self.rule, self.every = batches, rule, _at_least_one(every, "every")
-        gold_ids, self.gold_labels, self.gold_inputs = gold
-        self.gold = teacher.select(gold_ids)
+        gold_ids, labels, gold_inputs = gold
+        self.gold, self.gold_inputs = check_table(teacher).select(gold_ids), _arrays(gold_inputs)
+        self.gold_labels = checks.labels(labels, teacher.targets.shape[1], "gold", batches.classes)
+        checks.same_length({"ids of gold": len(self.gold), "labels": len(self.gold_labels)})
         predicted = {str(key) for key in teacher.ids.tolist()} - {str(key) for key in self.gold.ids.tolist()}
         self.rows = np.flatnonzero([str(key) in predicted for key in batches.ids.tolist()])
         if not len(self.rows):
@@ -88,55 +88,12 @@ class RefreshWeights(keras.callbacks.Callback):
         return Evidence(self.gold_labels, self.gold.targets, gold, self.teacher.targets, pool)
 
 
-def predictions_of(output: Any) -> NDArray[np.floating]:
-    """Probabilities (b, K) of what a model returns, be it probabilities or logits."""
-    values = np.asarray(output)
-    return values if _are_probabilities(values) else probabilities(values.astype(np.float64), "logits")
-
-
-def check_loss(model: Any, x: Any, targets: Floats) -> None:
-    """Raise where the model's loss is not the mean of weight × cross-entropy, whatever the cause: it is tried on rows.
-
-    Two sets of weights give two losses. Terms without weights, such as regularization, cancel in their difference.
-    """
-    if not getattr(model, "compiled", False):
-        raise bad_value("the model has no loss", "model", "not compiled", "a compiled model", "call model.compile first")
-    output = model(x, training=False)
-    values = None if isinstance(output, list | tuple | Mapping) else keras.ops.convert_to_numpy(output).astype(np.float64)
-    if values is None or values.shape != targets.shape:
-        found = "several outputs" if values is None else f"outputs {values.shape}"
-        remedy = f"end the model in Dense({targets.shape[1]}), also where there are two classes"
-        raise wrong_shape("outputs do not fit the targets", "model", found, f"one output {targets.shape}", remedy)
-    scaled = np.log(np.clip(values, 1e-7, 1)) if _are_probabilities(values) else values  # as Keras clips
-    row_losses = -(targets * log_softmax(scaled, axis=1)).sum(axis=1)
-    first, second = np.linspace(0.2, 1, len(targets)), np.linspace(0.5, 0, len(targets))
-    wanted = float(np.mean((first - second) * row_losses))
-    try:
-        losses = [model.compute_loss(x, targets, output, sample_weight=weight) for weight in (first, second)]
-        changed = float(np.subtract(*(keras.ops.convert_to_numpy(loss) for loss in losses)))
-    except ValueError:  # of a loss for other targets
-        changed = float("nan")
-    if not abs(changed - wanted) <= 1e-3 * float(np.mean(row_losses)):
-        found = f"other weights change it by {changed:.4g}, not by {wanted:.4g}"
-        expected = "the mean over rows of weight × cross-entropy with the targets, never divided by the sum of weights"
-        raise bad_value("another loss than the weighted one", "model", found, expected, _remedy(model, values))
-
-
-def _remedy(model: Any, output: NDArray[Any]) -> str:
-    """What to change: the reduction, from_logits, or a loss of the user's own."""
-    if type(model).compute_loss is not keras.Model.compute_loss:
-        return "let its compute_loss hand sample_weight to the loss, which that of Keras' example, Distiller, does not"
-    which = "from_logits=False" if _are_probabilities(output) else "from_logits=True"
-    return f"compile with keras.losses.CategoricalCrossentropy({which}), as the model's outputs are; leave out its reduction"
-
-
-def _are_probabilities(values: NDArray[Any]) -> bool:
-    return bool((values >= 0).all() and np.allclose(values.sum(axis=1), 1, atol=0.01))
-
-
 def _arrays(x: Any) -> Any:
     """Inputs with the values of frames, which are indexed by column."""
-    return keras.tree.map_structure(lambda values: values.to_numpy() if hasattr(values, "to_numpy") else values, x)
+    arrays = keras.tree.map_structure(lambda values: values.to_numpy() if hasattr(values, "to_numpy") else values, x)
+    if not all(hasattr(values, "shape") for values in keras.tree.flatten(arrays)):
+        raise wrong_type("lists of numbers", "x", x, "an array, or several by name", "pass np.array(x)")
+    return arrays
 
 
 def _rows_of(x: Any, rows: NDArray[Any]) -> Any:

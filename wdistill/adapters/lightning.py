@@ -27,6 +27,16 @@ class WeightedStep:
     trainer: Any
     log: Any
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        step = cls.training_step
+        code = getattr(step, "__code__", None)
+        if step is WeightedStep.training_step or code is None or "training_step" in code.co_names:
+            return  # ours, or one that calls ours
+        found, expected = f"{step.__module__}.{step.__qualname__}", "that of WeightedStep, which weighs the rows"
+        remedy = f"class {cls.__name__}(WeightedStep, LightningModule), in this order, and no training_step of its own"
+        raise bad_value("another training step takes its place", cls.__name__, found, expected, remedy)
+
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         inputs, targets, weight = apart(batch)
         outputs: Any = self(**inputs) if isinstance(inputs, Mapping) else self(inputs)  # type: ignore[operator]

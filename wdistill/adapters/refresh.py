@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, SequentialSampler, default_collate
@@ -26,7 +27,7 @@ class Gold:
     """The gold rows: weights are estimated from them."""
 
     inputs: Any  # a tensor, tensors by name, a map-style Dataset, or a DataLoader that keeps the order
-    labels: Any  # (m,) the truth
+    labels: Any  # (m,) the truth: class numbers; in a Refresh also names of the table's classes
     teacher: Any  # (m, K) the teacher's probabilities
 
 
@@ -67,6 +68,9 @@ class Refresh:
             remedy = "pass ids=, those of the pool's rows, where `data` has others too, such as gold rows"
             raise wrong_shape(what, "pool.teacher and data", found, "one row for each item of the data", remedy)
         checks.same_length({"pool.teacher": predicted, "ids": len(rows)})
+        table = self.data.table
+        labels = checks.labels(self.gold.labels, table.targets.shape[1], "gold.labels", table.classes)
+        object.__setattr__(self, "gold", replace(self.gold, labels=labels))
 
     def __call__(self, net: nn.Module) -> None:
         self.data.set_weights(weights_of(self.rule, net, self.gold, self.pool), self.ids)
@@ -103,7 +107,7 @@ def _batches(inputs: Any) -> Iterator[Any]:
     elif isinstance(inputs, Dataset) or hasattr(inputs, "__getitems__"):
         loader = DataLoader(inputs.dataset if isinstance(inputs, WithTargets) else inputs, GRID, collate_fn=_collate)
     else:
-        tensor = torch.as_tensor(inputs)
+        tensor = torch.as_tensor(np.array(inputs) if hasattr(inputs, "to_numpy") else inputs)  # frames forbid writing
         loader = (tensor[first : first + GRID] for first in range(0, len(tensor), GRID))
     return (inputs_of(batch) for batch in loader)
 

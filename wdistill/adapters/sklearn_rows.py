@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from wdistill.adapters.target_table import distributions, matrix_of
 from wdistill.core import checks
 from wdistill.core.errors import bad_input, wrong_shape
 from wdistill.methods.crossfit import Ints
@@ -77,13 +78,18 @@ def read_teacher(teacher: Any, rows: Rows, classes: Any = None) -> Floats:
         count, remedy = int((rows.labels < 0).sum()), "fit(X, y, teacher=model.predict_proba(X))"
         found, expected = f"{count:,} unlabeled rows, no teacher", "probabilities (n, K)"
         raise bad_input("nobody labels the unlabeled rows", "teacher", found, expected, remedy)
-    given = checks.matrix(teacher, "teacher")
+    given = matrix_of(
+        teacher, "teacher", "pass its predict_proba(X); a table of targets is for fit_student, not for Distiller"
+    )
     checks.same_length({"X": len(rows.labels), "teacher": len(given)})
     if given.shape[1] != len(rows.classes):
         found, expected = f"{given.shape[1]} columns", f"{len(rows.classes)}, one for each class of y, sorted"
         remedy = "name the class of every column: Distiller(…, teacher_classes=[…])"
         raise wrong_shape("the teacher has other classes than y", "teacher", found, expected, remedy)
-    order = np.arange(given.shape[1]) if classes is None else np.argsort(np.asarray(classes))
+    told = rows.classes if classes is None else np.asarray(classes)
+    named, wanted = ([*map(str, names)] for names in (getattr(teacher, "columns", ()), told))
+    if named != wanted and sorted(named) == sorted(wanted):
+        remedy = f"teacher[{[*told.tolist()]!r}], or Distiller(…, teacher_classes=…) in the order of its columns"
+        raise bad_input("its columns are in another order", "teacher", ", ".join(named), ", ".join(wanted), remedy)
     allowed = checks.tolerance(checks.precision(given), given.shape[1])
-    every = np.arange(len(given))
-    return checks.rows(checks.widened(given[:, order]), every, "probabilities", allowed, False, "teacher", False)
+    return distributions(given[:, np.argsort(told)], allowed, "teacher")

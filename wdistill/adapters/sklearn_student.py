@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_random_state
 
 from wdistill.adapters.expand import NEGLIGIBLE, Expanded, expand, take
 from wdistill.adapters.sklearn_splits import held_out
-from wdistill.adapters.target_table import TargetTable
+from wdistill.adapters.target_table import TargetTable, check_targets
 from wdistill.core import checks
 from wdistill.core.errors import bad_value
 from wdistill.weights.confidence import Floats
@@ -44,6 +44,7 @@ def fit_student(
     if isinstance(targets, TargetTable):
         weight = targets.weight if weight is None else weight
         classes, targets = targets.classes if classes is None else classes, targets.targets
+    targets, weight = check_targets(targets, weight)
     model = fit_targets(student, X, targets, weight, classes, negligible=negligible, seed=seed)
     wanted = np.arange(np.shape(targets)[1]) if classes is None else np.asarray(classes)
     known = getattr(model, "classes_", wanted)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from wdistill.adapters.target_table import TARGETS, WEIGHT, TargetTable
+from wdistill.adapters.target_table import TARGETS, WEIGHT, TargetTable, check_table
 from wdistill.core import checks
 from wdistill.core.errors import bad_input, wrong_shape, wrong_type
 from wdistill.training.batch import LABELS
@@ -34,7 +34,8 @@ class WithTargets(Dataset[Any]):
         if not isinstance(dataset, Dataset) and (hasattr(dataset, "iloc") or hasattr(dataset, "columns")):
             expected, remedy = "items by row number; those of a frame are by name", "pass its values: frame.to_numpy()"
             raise wrong_type("a frame, not rows", "dataset", dataset, expected, remedy)
-        self.dataset, self.table, self.rows = dataset, table, table.rows(ids)  # rows: where each item stands in the table
+        self.dataset, self.table = dataset, check_table(table)
+        self.rows = table.rows(ids)  # where each item stands in the table
         checks.same_length({"dataset": len(dataset), "ids": len(self.rows)})
         self.targets, self.weight = _shared(table.targets), _shared(table.weight)  # float32, as a loss takes them
 

@@ -79,7 +79,7 @@ class TreeStudent(ClassifierMixin, BaseEstimator, ABC):
             expected, remedy = "the weighted soft cross-entropy and its metric, which are set here", "leave it out"
             raise bad_value("this changes what is minimised", named[0], self.params[named[0]], expected, remedy)
         rows = target_rows(X, targets, weight)
-        evals = [target_rows(*pair) for pair in eval_set]
+        evals = [target_rows(*pair) for pair in _pairs(eval_set)]
         sizes = {"targets": rows.targets.shape[1]}
         classes = checks.same_classes(sizes | {f"eval_set {i}": each.targets.shape[1] for i, each in enumerate(evals)})
         _same_names({"targets": targets} | {f"eval_set {i}": taught for i, (_, taught) in enumerate(eval_set)})
@@ -111,6 +111,15 @@ class TreeStudent(ClassifierMixin, BaseEstimator, ABC):
     @abstractmethod
     def _predict(self, inputs: Any) -> Any:
         """Probabilities (n, K), or (n,) of the second of two classes."""
+
+
+def _pairs(eval_set: Any) -> Any:
+    """Sets to be judged on; an error where they are no list of pairs."""
+    if isinstance(eval_set, list | tuple) and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in eval_set):
+        return eval_set
+    expected, remedy = "a list of pairs of rows and their targets", "eval_set=[(X_gold, table.select(gold_ids))]"
+    found = [type(each).__name__ for each in eval_set] if isinstance(eval_set, list | tuple) else eval_set
+    raise bad_value("these are no sets to judge on", "eval_set", found, expected, remedy)
 
 
 def _same_names(given: dict[str, Any]) -> None:

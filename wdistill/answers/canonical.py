@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from wdistill.answers.pool import AnswerPool, GoldRows, missing_rows, usable
-from wdistill.answers.row_models import TREES, RowExperts, Values
+from wdistill.answers.pool import AnswerPool, AnswerRows, GoldRows, missing_rows, usable
+from wdistill.answers.row_models import TREES, RowExperts, RowModels, Values
 from wdistill.core import checks, store
 from wdistill.methods.gold_design import GROUP, INCLUSION
 from wdistill.tables.correct import lists
@@ -23,19 +26,46 @@ from wdistill.tables.output import parquet_writer
 ANSWERS, EXPERTS, GOLD = "answers.parquet", "experts.parquet", "gold.parquet"
 
 
-def write_tables(pool: AnswerPool, gold: GoldRows, experts: RowExperts | None, folder: Path) -> None:
-    """Write the tables of a job into a folder of its own; rows without a usable answer, and gold rows, are not in them."""
+def write_tables(
+    pool: AnswerPool, gold: GoldRows, experts: RowExperts | None, folder: Path, only: pa.Array | None = None
+) -> Written:
+    """Write the tables of a job into a folder of its own; rows without a usable answer, and gold rows, are not in them.
+
+    `only`: the ids of the unlabeled rows that are wanted; all, unless given.
+    """
     _write(folder / GOLD, iter([_gold(gold, experts)]))
-    own = experts if pool.rows is None else None
-    _write(folder / ANSWERS, _answers(pool, own))
-    if experts is not None and pool.rows is not None:
-        _write(folder / EXPERTS, _others(pool, experts, _keys(folder / ANSWERS)))
+    written = write_answers(pool, None if experts is None else experts.models, folder, only)
+    if not written.rows:
+        raise checks.no_rows("--answers")
+    return written
+
+
+@dataclass(frozen=True)
+class Written:
+    """How many rows were written, and how many of them have no text."""
+
+    rows: int
+    empty: int
+
+
+def write_answers(rows: AnswerRows, models: RowModels | None, folder: Path, only: pa.Array | None = None) -> Written:
+    """Write the unlabeled rows alone, with what models say of them; no file, where there are none."""
+    empty = Counter[str]()
+    own = models if rows.rows is None else None
+    count = _write(folder / ANSWERS, _answers(rows, own, only, empty))
+    if count and models is not None and rows.rows is not None:
+        _write(folder / EXPERTS, _others(rows, models, _keys(folder / ANSWERS), empty))
+    return Written(count, empty["text"])
 
 
 def table_paths(folder: Path) -> Paths:
     """The tables that were written into a folder."""
-    tables = [folder / ANSWERS, *([folder / EXPERTS] if (folder / EXPERTS).exists() else [])]
-    return Paths([str(folder / GOLD)], [str(path) for path in tables])
+    return Paths([str(folder / GOLD)], answer_paths(folder))
+
+
+def answer_paths(folder: Path) -> list[str]:
+    """Those of the unlabeled rows."""
+    return [str(path) for path in (folder / ANSWERS, folder / EXPERTS) if path.exists()]
 
 
 def table_options(pool: AnswerPool) -> Options:
@@ -63,24 +93,23 @@ def _gold(gold: GoldRows, experts: RowExperts | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _answers(pool: AnswerPool, experts: RowExperts | None) -> Iterator[pa.RecordBatch]:
-    """All answers that can be used, without those of gold rows; with what experts say, where the rows stand there too."""
-    gold = pa.array(list(pool.numbers), pa.string())
-    empty = 0
-    for batch in pool.batches(pool.value_columns if experts else ()):
+def _answers(
+    rows: AnswerRows, models: RowModels | None, only: pa.Array | None, empty: Counter[str]
+) -> Iterator[pa.RecordBatch]:
+    """All unlabeled rows whose answers can be used; with what models say, where texts or inputs stand there too."""
+    for batch in rows.batches(rows.value_columns if models else ()):
         parsed = batch.parsed
-        kept = ~pc.is_in(parsed.ids, value_set=gold).to_numpy(zero_copy_only=False)
-        if pool.options.refusals == "drop":
-            kept &= parsed.answered
-        rows = pa.array(np.flatnonzero(kept))
-        columns = {"id": parsed.ids.take(rows), "teacher": lists(usable(parsed, pool)[kept])}
-        if experts is not None and len(rows):
-            values = {name: column.take(rows) for name, column in batch.columns.items()}
-            empty += _empty(values)
-            columns |= {name: lists(each) for name, each in experts.predict(values, batch.where).items()}
-        if len(rows):
+        kept = rows.unlabeled(parsed)
+        if only is not None:
+            kept &= pc.is_in(parsed.ids, value_set=only).to_numpy(zero_copy_only=False)
+        wanted = pa.array(np.flatnonzero(kept))
+        columns = {"id": parsed.ids.take(wanted), "teacher": lists(usable(parsed, rows)[kept])}
+        if models is not None and len(wanted):
+            values = {name: column.take(wanted) for name, column in batch.columns.items()}
+            empty["text"] += _empty(values)
+            columns |= {name: lists(each) for name, each in models.predict(values, batch.where).items()}
+        if len(wanted):
             yield pa.RecordBatch.from_pydict(columns)
-    _warn_of_empty(empty)
 
 
 def _keys(path: Path) -> NDArray[np.int64]:
@@ -90,11 +119,13 @@ def _keys(path: Path) -> NDArray[np.int64]:
     return np.sort(np.concatenate(parts))
 
 
-def _others(pool: AnswerPool, experts: RowExperts, answered: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-    """What experts say of the answered rows, which stand in a table of their own; `answered` are the keys of their ids."""
+def _others(
+    pool: AnswerRows, models: RowModels, answered: NDArray[np.int64], empty: Counter[str]
+) -> Iterator[pa.RecordBatch]:
+    """What models say of the answered rows, which stand in a table of their own; `answered` are the keys of their ids."""
     assert pool.rows is not None
     place = f"--pool {pool.rows.files[0]}"
-    empty, there = 0, np.zeros(len(answered), bool)
+    there = np.zeros(len(answered), bool)
     for ids, values, where in pool.row_batches():
         own = keys(ids)
         at = np.minimum(np.searchsorted(answered, own), len(answered) - 1)
@@ -107,10 +138,9 @@ def _others(pool: AnswerPool, experts: RowExperts, answered: NDArray[np.int64]) 
                 raise repeated_ids(place, f"such as {', '.join(map(repr, again[:5]))}")
             there[at[known]] = True
             kept = {name: column.take(rows) for name, column in values.items()}
-            empty += _empty(kept)
-            predictions = {name: lists(each) for name, each in experts.predict(kept, where).items()}
+            empty["text"] += _empty(kept)
+            predictions = {name: lists(each) for name, each in models.predict(kept, where).items()}
             yield pa.RecordBatch.from_pydict({"id": ids.take(rows), **predictions})
-    _warn_of_empty(empty)
     missing = len(answered) - int(there.sum())
     if missing:
         raise missing_rows(pool, missing, len(answered))
@@ -124,17 +154,20 @@ def _empty(values: Values) -> int:
     return int(pc.sum(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(column.fill_null(""))), 0)).as_py() or 0)
 
 
-def _warn_of_empty(count: int) -> None:
+def warn_of_empty(count: int) -> None:
+    """Warn of rows without a text."""
     if count:
         checks.warn(f"{count:,} rows have no text: of these, the experts know nothing")
 
 
-def _write(path: Path, batches: Iterator[pa.RecordBatch]) -> None:
-    """A parquet file of all batches; the first tells its columns."""
+def _write(path: Path, batches: Iterator[pa.RecordBatch]) -> int:
+    """A parquet file of all batches, the first of which tells its columns; how many rows it has. None where there are 0."""
     first = next(batches, None)
     if first is None:
-        raise checks.no_rows("--answers")
+        return 0
+    rows = 0
     with store.synced(path) as file, parquet_writer(file, first.schema) as writer:
-        writer.write_batch(first)
-        for batch in batches:
+        for batch in chain([first], batches):
             writer.write_batch(batch)
+            rows += batch.num_rows
+    return rows

@@ -113,6 +113,7 @@ def refuse_unknown(unknown: Mapping[str, int], total: int, classes: Classes, whe
         f"if it is another name for a class, --alias {shown[0]!r}={near or classes.names[0]!r} (and so on for the others); "
     )
     remedy += f"if it is a class of its own, name all of them: --classes {','.join([*classes.names[:6], *shown])}"
+    remedy += "; if it says that there is no answer, leave these answers empty"
     raise bad_input(
         "answers name a class that is not known", where, listed, f"one of {', '.join(classes.names[:20])}", remedy
     )

@@ -214,9 +214,10 @@ def _records(path: Path, option: str) -> tuple[str, list[Record]]:
     """All records of a file, and the form that they are in."""
     where = f"{option} {path}"
     try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            head = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
+        size, head = path.stat().st_size, b""
+        if path.is_file():  # a pipe that nobody writes to would be waited for; it is refused below
+            with path.open("rb") as file:
+                head = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
     except OSError as error:
         remedy = "correct the path, or ask for the right to read it"
         raise unreadable("the file cannot be read", where, error, "a file of gold labels", remedy) from None

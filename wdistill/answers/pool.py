@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from wdistill.answers.classes import Classes, make_classes, ordered, plain, refuse_unknown
 from wdistill.answers.drawn import Column, DrawnGold, find_drawn
@@ -34,35 +35,30 @@ LISTED = 1_000  # refused rows that are kept with their reasons
 
 
 @dataclass(frozen=True, eq=False)
-class AnswerPool:
-    """All that was named, opened; nothing but the gold labels has been read."""
+class AnswerRows:
+    """Answers, and the rows that they are answers to."""
 
     files: tuple[AnswerFile, ...]
     rows: Table | None  # texts or inputs, where they stand in a table of their own
-    gold: GoldLabels
+    row_schema: pa.Schema | None  # of that table, as its first file has it
     numbers: Mapping[str, int]  # the class of every gold row, by id
     classes: Classes
     options: AnswerOptions
-    drawn: DrawnGold  # how gold rows were drawn, by id
 
     @property
     def value_columns(self) -> tuple[str, ...]:
         """The columns of texts or inputs."""
         return (self.options.text,) if self.options.text else self.options.inputs
 
-    @property
-    def hint(self) -> str:
-        """What could be named and was not: a column of texts."""
-        there = [name for file in self.files for name in file.columns if name.casefold() in TEXTS]
-        if not self.value_columns and all(file.form == BATCH for file in self.files):
-            return "Batch files carry no texts: with --pool FILE and --text COLUMN, models of the texts correct the teacher."
-        if self.value_columns or not there:
-            return ""
-        return f"The answers have a column {there[0]!r}: with --text {there[0]}, models of the texts correct the teacher."
-
     def batches(self, wanted: Sequence[str] = (), what: str = "reading answers") -> Iterator[AnswerBatch]:
         """All answers, file after file; refused rows are left out of none. `what` is done with them, as progress says."""
         yield from _read_files(self.files, self.classes, wanted, what)
+
+    def unlabeled(self, parsed: Parsed) -> NDArray[np.bool_]:
+        """Which rows (n,) are no gold rows, and have an answer that is used."""
+        gold = pa.array(list(self.numbers), pa.string())
+        kept = ~pc.is_in(parsed.ids, value_set=gold).to_numpy(zero_copy_only=False)
+        return np.asarray(kept & parsed.answered if self.options.refusals == "drop" else kept)
 
     def value_batches(self, what: str = "reading rows") -> Iterator[tuple[pa.Array, Mapping[str, pa.Array], str]]:
         """Ids, texts or inputs, and place, of all rows, wherever they stand."""
@@ -76,15 +72,33 @@ class AnswerPool:
         self, what: str = "reading rows", columns: Sequence[str] | None = None
     ) -> Iterator[tuple[pa.Array, Mapping[str, pa.Array], str]]:
         """Ids, texts or inputs (or other columns), and place, of the rows in their own table."""
-        assert self.rows is not None
+        assert self.rows is not None and self.row_schema is not None
         wanted = self.value_columns if columns is None else columns
-        key = next(name for name in (self.options.id, *IDS) if name in self.rows.columns)
-        schema = pa.schema([self.rows.schema.field(name) for name in (key, *wanted)])
+        key = next(name for name in (self.options.id, *IDS) if name and name in self.row_schema.names)
+        schema = pa.schema([self.row_schema.field(name) for name in (key, *wanted)])
         with progress(what, self.rows.rows_about) as tick:
             for location, batch in self.rows.batches(schema, ROWS):
                 ids = text_ids(batch.column(key), key, str(location), location.first)
                 yield ids, {name: batch.column(name) for name in wanted}, str(location)
                 tick(batch.num_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerPool(AnswerRows):
+    """All that was named, opened; nothing but the gold labels has been read."""
+
+    gold: GoldLabels
+    drawn: DrawnGold  # how gold rows were drawn, by id
+
+    @property
+    def hint(self) -> str:
+        """What could be named and was not: a column of texts."""
+        there = [name for file in self.files for name in file.columns if name.casefold() in TEXTS]
+        if not self.value_columns and all(file.form == BATCH for file in self.files):
+            return "Batch files carry no texts: with --pool FILE and --text COLUMN, models of the texts correct the teacher."
+        if self.value_columns or not there:
+            return ""
+        return f"The answers have a column {there[0]!r}: with --text {there[0]}, models of the texts correct the teacher."
 
 
 def _read_files(files: Sequence[AnswerFile], classes: Classes, wanted: Sequence[str], what: str) -> Iterator[AnswerBatch]:
@@ -117,7 +131,8 @@ def open_pool(sources: Sources, options: AnswerOptions) -> AnswerPool:
     _check_id_names(files, table, labels, options)
     where = f"--gold {gold}" if gold else f"--label {inside}"
     drawn = find_drawn(labels, options.group, options.inclusion, where)
-    pool = AnswerPool(files, table, labels, labels_in(labels, classes, where), classes, options, drawn)
+    schema, numbers = None if table is None else table.schema, labels_in(labels, classes, where)
+    pool = AnswerPool(files, table, schema, numbers, classes, options, labels, drawn)
     if options.group is not None and drawn.groups is None:
         pool = replace(pool, drawn=replace(drawn, groups=_groups_elsewhere(pool, options.group, where)))
     return pool
@@ -271,6 +286,12 @@ class Survey:
         self.outside += float(parsed.outside.sum())
         self.unknown.update(parsed.unknown)
 
+    def unlabeled(self, pool: AnswerPool) -> int:
+        """How many rows are no gold rows, and have an answer that is used."""
+        assert self.gold is not None
+        left_out = sum(self.refused.values()) if pool.options.refusals == "drop" else 0
+        return self.answers - left_out - len(self.gold.ids)
+
     def said(self, pool: AnswerPool) -> str:
         """In one line."""
         names = ", ".join(dict.fromkeys(file.form for file in pool.files))
@@ -334,7 +355,7 @@ def _check_named(pool: AnswerPool, seen: Survey) -> None:
         checks.warn(f"{found}: the teacher never says it; if it is another name for a class, add --alias {name!r}=CLASS")
 
 
-def usable(parsed: Parsed, pool: AnswerPool) -> Floats:
+def usable(parsed: Parsed, pool: AnswerRows) -> Floats:
     """Distributions (n, K) as they are used: refused rows have all classes alike, where that was wanted."""
     rows = parsed.probabilities
     if pool.options.refusals == "uniform" and parsed.refused:
@@ -404,7 +425,7 @@ def _values_of(pool: AnswerPool, ids: pa.Array) -> dict[str, pa.Array]:
     return {name: pa.concat_arrays([columns[name] for _, columns in parts]).take(position) for name in pool.value_columns}
 
 
-def missing_rows(pool: AnswerPool, missing: int, total: int, such_as: Sequence[str] = (), named: str = "") -> InputError:
+def missing_rows(pool: AnswerRows, missing: int, total: int, such_as: Sequence[str] = (), named: str = "") -> InputError:
     """The error for ids, of answers or `named` elsewhere, that the table of rows does not have."""
     where = f"--pool {pool.rows.files[0]}" if pool.rows is not None else pool.files[0].where
     examples = f", such as {', '.join(map(repr, such_as[:5]))}" if such_as else ""

@@ -22,7 +22,7 @@ from wdistill.answers.parsed import MEASURED, REFUSED, Parsed, from_said, measur
 from wdistill.answers.said import Said, read_text
 from wdistill.core.errors import FileError, InputError, bad_input, bad_value, unreadable
 from wdistill.core.paths import refuse_remote
-from wdistill.tables.formats.table import open_tables, rows_of_text
+from wdistill.tables.formats.table import Table, files_of, open_tables, rows_of_text
 
 ROWS = 1 << 15  # read at once
 IDS = ("id", "custom_id")
@@ -39,19 +39,6 @@ class AnswerBatch:
     first: int = 0
 
 
-@dataclass(frozen=True, eq=False)
-class AnswerFile:
-    """One source of answers in one form."""
-
-    where: str
-    form: str
-    columns: tuple[str, ...]  # that rows have besides; nothing in batch files
-    names: tuple[str, ...]  # of classes, where the form itself has them
-    read: Callable[[Classes, Sequence[str]], Iterator[AnswerBatch]]  # the classes, and other columns that are wanted
-    rows_about: int  # for showing progress: known, or guessed from the size of the file
-    counts_rows: bool = False  # there are no ids: the numbers of the rows stand for them
-
-
 @dataclass(frozen=True)
 class Columns:
     """Columns that a user names: those of ids, answers and stated confidences, and those that are something else."""
@@ -62,28 +49,71 @@ class Columns:
     used: tuple[str, ...] = ()  # text, inputs, labels
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How all files of a source are read, as the first of them has told; it can be sent anywhere."""
+
+    columns: Columns
+    option: str  # that names the files
+    schema: pa.Schema | None  # the columns of the first; None for batch output
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerFile:
+    """One source of answers in one form: a file, or several with the same columns."""
+
+    where: str
+    form: str
+    columns: tuple[str, ...]  # that rows have besides; nothing in batch files
+    names: tuple[str, ...]  # of classes, where the form itself has them
+    read: Callable[[Classes, Sequence[str]], Iterator[AnswerBatch]]  # the classes, and other columns that are wanted
+    rows_about: int  # for showing progress: known, or guessed from the size of the files
+    paths: tuple[Path, ...]  # one after the other
+    reading: Reading
+    counts_rows: bool = False  # there are no ids: the numbers of the rows stand for them
+
+
 def open_answers(source: str, columns: Columns = Columns(), option: str = "--answers") -> AnswerFile:  # noqa: B008
-    """A file of answers; its form is recognised by its first rows."""
+    """A file, a folder or a glob of answers; the form is recognised by the first rows."""
     refuse_remote(source, option)
     path = Path(source)
-    head = _head(path)
-    first = _first_record(path, option) if head.startswith(b"{") else None
-    if first is not None and is_batch_line(first):
-        _refuse_columns(BATCH, {"--answer": columns.answer, "--stated": columns.stated}, f"{option} {path}")
-        rows = rows_of_text([path], quoted=False)
-        return AnswerFile(f"{option} {path}", BATCH, (), (), lambda classes, _: _batch_rows(path, option, classes), rows)
+    where, paths = f"{option} {path}", files_of(source, option)
+    if _is_batch_output(paths, option):
+        return _batch_output(where, paths, Reading(columns, option, None))
     table = open_tables([f"teacher={path}" if path.suffix == ".npy" else source], option=option)[0]
-    schema, where = table.schema, f"{option} {path}"
+    return _answer_table(where, table, Reading(columns, option, table.schema))
+
+
+def open_part(path: str, reading: Reading) -> AnswerFile:
+    """One file of a source, read as all its files are."""
+    where = f"{reading.option} {path}"
+    if reading.schema is None:
+        return _batch_output(where, (Path(path),), reading)
+    return _answer_table(where, open_tables([path], option=reading.option)[0], reading)
+
+
+def _batch_output(where: str, paths: tuple[Path, ...], reading: Reading) -> AnswerFile:
+    def read(classes: Classes, wanted: Sequence[str]) -> Iterator[AnswerBatch]:
+        for path in paths:
+            yield from _batch_rows(path, reading.option, classes)
+
+    _refuse_columns(BATCH, {"--answer": reading.columns.answer, "--stated": reading.columns.stated}, where)
+    return AnswerFile(where, BATCH, (), (), read, rows_of_text(paths, quoted=False), paths, reading)
+
+
+def _answer_table(where: str, table: Table, reading: Reading) -> AnswerFile:
+    columns, schema = reading.columns, reading.schema
+    assert schema is not None
     id_column = _id_column(schema.names, columns.id, where)
     form = recognise(schema, (*columns.used, *filter(None, [id_column])), where, columns.answer, columns.stated)
     _refuse_columns(form.name, {"--stated": None if form.name == forms.STATED_LABEL else columns.stated}, where)
     others = tuple(name for name in schema.names if name not in (*form.columns, id_column))
     if table.format == "jsonl" and any(types.is_struct(schema.field(name).type) for name in form.columns):
-        reader = _line_reader(path, option, form, id_column)
+        reader = _line_reader(table.files, reading.option, form, id_column)
     else:
-        reader = _table_reader(table, form, id_column)
-    names = form.classes or _object_names(form, schema)
-    return AnswerFile(where, form.name, others, names, reader, table.rows_about, id_column is None)
+        reader = _table_reader(table, schema, form, id_column)
+    names, counted = form.classes or _object_names(form, schema), id_column is None
+    return AnswerFile(where, form.name, others, names, reader, table.rows_about, table.files, reading, counted)
 
 
 def _refuse_columns(form: str, flags: Mapping[str, str | None], where: str) -> None:
@@ -94,8 +124,20 @@ def _refuse_columns(form: str, flags: Mapping[str, str | None], where: str) -> N
             raise bad_value(f"{flag} has no meaning here", where, f"{flag} {name}, and {form}", expected, "leave it out")
 
 
+def _is_batch_output(paths: Sequence[Path], option: str) -> bool:
+    """Whether the first file with anything in it begins with a line of batch output."""
+    for path in paths:
+        head = _head(path)
+        if head:
+            first = _first_record(path, option) if head.startswith(b"{") else None
+            return first is not None and is_batch_line(first)
+    return False
+
+
 def _head(path: Path) -> bytes:
     """The first bytes of a file that are no blanks; nothing where it cannot be read, which is told elsewhere."""
+    if not path.is_file():  # a pipe that nobody writes to would be waited for
+        return b""
     try:
         with path.open("rb") as file:
             return file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -185,11 +227,13 @@ def _measured(row: BatchRow, classes: Classes) -> np.ndarray | None:
 # tables ---------------------------------------------------------------------------------------------------------------
 
 
-def _table_reader(table: Any, form: Form, id_column: str | None) -> Callable[..., Iterator[AnswerBatch]]:
+def _table_reader(
+    table: Table, schema: pa.Schema, form: Form, id_column: str | None
+) -> Callable[..., Iterator[AnswerBatch]]:
     def read(classes: Classes, wanted: Sequence[str]) -> Iterator[AnswerBatch]:
         names = [*filter(None, [id_column]), *form.columns, *(name for name in wanted if name not in form.columns)]
         text = {id_column, *form.text} if table.format in ("csv", "jsonl") else set()
-        fields = [table.schema.field(name) for name in names]
+        fields = [schema.field(name) for name in names]
         retyped = [
             field.with_type(pa.string()) if table.format == "csv" and field.name in text else field for field in fields
         ]
@@ -215,26 +259,29 @@ def _ids(batch: pa.RecordBatch, column: str | None, counted: int, where: str, fi
     return text_ids(batch.column(column), column, where, first)
 
 
-def _line_reader(path: Path, option: str, form: Form, id_column: str | None) -> Callable[..., Iterator[AnswerBatch]]:
+def _line_reader(
+    paths: Sequence[Path], option: str, form: Form, id_column: str | None
+) -> Callable[..., Iterator[AnswerBatch]]:
     """JSON lines whose objects may have other fields in every line, parsed line by line."""
+    (column,) = form.columns
+
+    def batch(records: list[dict[str, Any]], where: str, first: int, classes: Classes, wanted: Sequence[str]) -> AnswerBatch:
+        numbered = enumerate(records, first)
+        ids = [text_id(each.get(id_column), id_column, where, row) if id_column else str(row) for row, each in numbered]
+        said = [forms.said_by(record.get(column), classes) for record in records]
+        others = {name: pa.array([record.get(name) for record in records]) for name in wanted}
+        return AnswerBatch(from_said(ids, said, classes), others, where, first)
 
     def read(classes: Classes, wanted: Sequence[str]) -> Iterator[AnswerBatch]:
-        (column,), records, first = form.columns, list[dict[str, Any]](), 0
-
-        def batch() -> AnswerBatch:
-            where, numbered = f"{option} {path}", enumerate(records, first)
-            ids = [text_id(each.get(id_column), id_column, where, row) if id_column else str(row) for row, each in numbered]
-            said = [forms.said_by(record.get(column), classes) for record in records]
-            others = {name: pa.array([record.get(name) for record in records]) for name in wanted}
-            return AnswerBatch(from_said(ids, said, classes), others, where, first)
-
-        for number, line in lines_of(path, option):
-            records.append(_record(line, f"{option} {path}, line {number}"))
-            if len(records) == ROWS:
-                yield batch()
-                first, records = first + len(records), []
-        if records:
-            yield batch()
+        for path in paths:
+            where, records, first = f"{option} {path}", list[dict[str, Any]](), 0
+            for number, line in lines_of(path, option):
+                records.append(_record(line, f"{where}, line {number}"))
+                if len(records) == ROWS:
+                    yield batch(records, where, first, classes, wanted)
+                    first, records = first + len(records), []
+            if records:
+                yield batch(records, where, first, classes, wanted)
 
     return read
 

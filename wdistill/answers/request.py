@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from wdistill.core.settings import Settings, setting
@@ -27,7 +26,10 @@ class Sources:
     @property
     def stamps(self) -> list[list[Any]]:
         """Name, size and time of change of every file."""
-        return [[name, Path(name).stat().st_size, Path(name).stat().st_mtime_ns] for name in self.all]
+        from wdistill.tables.formats.table import files_of
+
+        stats = [(path, path.stat()) for name in self.all for path in files_of(name, "--answers")]
+        return [[str(path), status.st_size, status.st_mtime_ns] for path, status in stats]
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from wdistill.answers.canonical import table_options, table_paths, write_tables
+from wdistill.answers.canonical import table_options, table_paths, warn_of_empty, write_tables
 from wdistill.answers.input_columns import texts_of
 from wdistill.answers.pool import AnswerPool, Survey, open_pool, survey
 from wdistill.answers.request import AnswerOptions, Sources
-from wdistill.answers.row_models import RowExperts, fit_experts
+from wdistill.answers.row_models import RowModels, fit_experts
 from wdistill.core import checks
 from wdistill.methods.advice import Advice, advise
 from wdistill.methods.agreement import (
@@ -135,17 +135,17 @@ def advise_answers(
         folder = Path(name)
         seen = survey(pool, folder)
         assert seen.gold is not None
-        models = fit_experts(pool, seen.gold)
-        write_tables(pool, seen.gold, models, folder)
+        row_experts = fit_experts(pool, seen.gold)
+        warn_of_empty(write_tables(pool, seen.gold, row_experts, folder).empty)
         experts = open_experts(table_paths(folder), table_options(pool))
         sample = predict_sample(experts)
-        pilots = None if models is None else _pilots(pool, models, sample, experts.ids)
+        pilots = None if row_experts is None else _pilots(pool, row_experts.models, sample, experts.ids)
         advice = advise(replace(sample.context, gold_alone=True), sample.concerns, pilots, judging, questions)
         advice = replace(advice, unlabeled=sample.rows, sampled=sample.drawn)
     return _judged(pool, seen, advice, sample.context, sample.ids, sample.rows)
 
 
-def _pilots(pool: AnswerPool, models: RowExperts, sample: SampledPredictions, gold: pa.Array) -> Pilots:
+def _pilots(pool: AnswerPool, models: RowModels, sample: SampledPredictions, gold: pa.Array) -> Pilots:
     """Linear pilot students, which read what the linear expert reads."""
 
     def pilots(targets: Targets) -> PilotPredictions:
@@ -156,7 +156,7 @@ def _pilots(pool: AnswerPool, models: RowExperts, sample: SampledPredictions, go
     return pilots
 
 
-def _features(pool: AnswerPool, models: RowExperts, wanted: pa.Array) -> Any:
+def _features(pool: AnswerPool, models: RowModels, wanted: pa.Array) -> Any:
     """Sparse features of some rows, in the order of their ids."""
     from scipy.sparse import vstack
 

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wdistill.cli.engine_flags import add_engine_flags, engine_of
+
 if TYPE_CHECKING:
     from wdistill.answers.request import AnswerOptions, Sources
 
@@ -13,7 +15,10 @@ EPILOG = """
 answers: a label, with a stated confidence or without; class → probability; lists or columns of probabilities; votes; the
   output of OpenAI, vLLM and Anthropic batches. What was found is said in one line.
 gold: csv, jsonl or parquet with id and label; exports of Label Studio, doccano and Argilla
-exit codes: 0 done, 2 bad input or options, 3 cannot write, 5 another process is writing, 130 interrupted, 143 terminated
+files: with --engine, each file of --answers becomes one of the output folder, and the gold rows another; the first file of
+  --pool belongs to the first of --answers; files may be remote (s3://…, gs://…)
+exit codes: 0 done, 2 bad input or options, 3 cannot write, 5 another process is writing, 75 a worker died
+  or a store does not answer (run again to resume), 130 interrupted, 143 terminated
 """
 
 
@@ -33,7 +38,13 @@ def add(commands: Any) -> None:
         allow_abbrev=False,
     )
     add_sources(correct, required=True)
-    correct.add_argument("--output", required=True, type=Path, metavar="FILE", help="where it goes: .parquet, .csv or .npz")
+    correct.add_argument(
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="where it goes: .parquet, .csv or .npz; with --engine, a folder or an address such as s3://…",
+    )
+    add_engine_flags(correct)
     add_flags(correct, AnswerOptions)
     correct.set_defaults(run=run_correct)
 
@@ -69,11 +80,18 @@ def options_of(arguments: argparse.Namespace) -> AnswerOptions:
 def run_correct(arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from wdistill.answers.targets import correct_files
     from wdistill.methods.crossfit import need_sklearn
 
     need_sklearn("correct")
-    record = correct_files(sources_of(arguments), arguments.output, options_of(arguments))
+    sources, options, engine = sources_of(arguments), options_of(arguments), engine_of(arguments)
+    if engine is None:
+        from wdistill.answers.targets import correct_files
+
+        record = correct_files(sources, Path(arguments.output), options)
+    else:
+        from wdistill.engines.correct import correct_partitions
+
+        record = correct_partitions(sources, arguments.output, options, engine)
     console = Console(soft_wrap=True)
     refused = sum(record["answers"]["refused"].values())
     gold = record["gold"]

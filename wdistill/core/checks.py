@@ -222,7 +222,7 @@ def labels(
     values: Any, classes: int | None, name: str, names: Sequence[str] | None = None, soft: bool = False
 ) -> NDArray[np.int64]:
     """True classes (m,) as whole numbers 0 … K − 1, from numbers, class names or (if `soft`) distributions."""
-    truth = array(values, name)
+    truth = array(_as_text(values), name)
     if truth.ndim == 2:
         return _soft_labels(truth, classes, name, soft)
     if truth.ndim != 1:
@@ -247,6 +247,15 @@ def labels(
         found = f"{int(outside.sum())} of {len(truth)}: {shown}"
         raise bad_input("labels out of range", name, found, expected, remedy)
     return np.asarray(truth, np.int64)
+
+
+def _as_text(values: Any) -> Any:
+    """A vector of strings that NumPy or pandas holds as objects, as an array of text; anything else as it is."""
+    if not hasattr(values, "dtype") or hasattr(values, "detach") or isinstance(values, np.ma.MaskedArray):
+        return values
+    held = np.asarray(values)
+    whole = held.dtype == object and held.ndim == 1 and all(isinstance(each, str) for each in held)
+    return held.astype(str) if whole and len(held) else values
 
 
 def _soft_labels(values: NDArray[Any], classes: int | None, name: str, soft: bool) -> NDArray[np.int64]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Any
 
 from wdistill.core.errors import unreadable, wrong_type
 
@@ -14,6 +15,11 @@ ADDRESS = re.compile(r"(?:\w+=)?([A-Za-z][\w+.-]+):/+")  # s3://, https://, also
 def is_passed_over(name: str) -> bool:
     """Whether readers of a folder leave a file out, by its name."""
     return name.startswith((".", "_"))
+
+
+def is_name(value: Any) -> bool:
+    """Whether a value is the name of a file in a folder, and leads nowhere else."""
+    return isinstance(value, str) and PurePath(value).name == value and value not in ("", "..") and "\0" not in value
 
 
 def refuse_remote(text: str, where: str) -> None:

@@ -41,6 +41,6 @@ def digest_of(record: Mapping[str, Any]) -> str:
 def read_sealed(path: Path) -> Any:
     """The content of a sealed file; None where it is missing or damaged."""
     try:
-        return unseal(path.read_bytes())
+        return unseal(path.read_bytes()) if path.is_file() else None
     except OSError:
         return None

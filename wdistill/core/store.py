@@ -319,6 +319,9 @@ def digest(content: bytes | memoryview) -> str:
 
 
 def digest_file(path: Path) -> str:
+    """The SHA-256 of a file; what is no file, such as a device or a pipe, might never end."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -328,7 +331,7 @@ def is_intact(path: Path, file: tuple[int, str]) -> bool:
     size, sha256 = file
     try:
         return path.stat().st_size == size and digest_file(path) == sha256
-    except OSError:
+    except (OSError, ValueError):  # such as a name with a zero byte
         return False
 
 

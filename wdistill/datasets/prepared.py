@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from wdistill.core import store
 from wdistill.core.errors import FileError, bad_value, unreadable
+from wdistill.core.paths import is_name
 from wdistill.core.progress import Progress, progress
 from wdistill.core.sealed import digest_of
 
@@ -167,7 +168,7 @@ def _fault_of(manifest: Any) -> str:
     kinds = {"name": str, "classes": int, "official": bool, "source": str, "sha256": dict}
     wrong = [key for key, kind in kinds.items() if not isinstance(manifest.get(key), kind)]
     wrong += [file for file in ARRAYS if not wrong and file not in manifest["sha256"]]
-    wrong += [] if wrong else [file for file in manifest["sha256"] if PurePath(file).name != file]
+    wrong += [] if wrong else [file for file in manifest["sha256"] if not is_name(file)]
     return f"no proper {', '.join(wrong)}" if wrong else ""
 
 

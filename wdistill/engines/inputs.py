@@ -13,54 +13,67 @@ from wdistill.core.errors import bad_value
 from wdistill.core.places import fetch, is_remote, remote_files, remote_tree
 from wdistill.datasets import image_folder
 from wdistill.datasets.image_folder import ImageFolder, is_image_folder, is_picture, open_image_folder, picture_names
-from wdistill.engines.partition import version_of
+from wdistill.engines.partition import naming, version_of
 from wdistill.engines.run import Files
 from wdistill.tables.formats.table import files_of
+
+Versions = list[tuple[str, str]]  # files, each with what tells its version
 
 
 def partition_files(named: Sequence[str], option: str) -> Files:
     """The files of every partition: one of each table."""
-    tables = [table_files(text, option) for text in named]
-    for text, table in zip(named[1:], tables[1:], strict=True):
-        if len(table) != len(tables[0]):
-            found = f"{len(table)} files"
-            expected = f"{len(tables[0])}, as in {named[0]}: with --engine, file belongs to file"
-            remedy = "write both tables in the same partitions, or join them first"
-            raise bad_value("tables of different numbers of files", f"{option} {text}", found, expected, remedy)
+    return file_to_file([(f"{option} {text}", table_files(text, option)) for text in named])
+
+
+def file_to_file(tables: Sequence[tuple[str, Versions]]) -> Files:
+    """The first file of one table with the first of the others, and so on; each table has a name for messages."""
+    (first, files), *others = tables
+    for where, other in others:
+        if len(other) != len(files):
+            found = f"{len(other)} files"
+            expected = f"{len(files)}, as in {first}: with --engine, file belongs to file"
+            remedy = "write both tables in the same partitions, or join them first, or leave out --engine"
+            raise bad_value("tables of different numbers of files", where, found, expected, remedy)
     return [
-        (tuple(path for path, _ in files), "/".join(version for _, version in files)) for files in zip(*tables, strict=True)
+        (tuple(path for path, _ in each), "/".join(version for _, version in each))
+        for each in zip(*(table for _, table in tables), strict=True)
     ]
 
 
-def table_files(text: str, option: str) -> list[tuple[str, str]]:
+def table_files(text: str, option: str) -> Versions:
     """The files of a table, each with what tells its version."""
     if is_remote(text):
         return remote_files(text)
     if re.fullmatch(r"\w+=.*\.npy", text) or text.endswith(".npy"):
         remedy = "write a table with ids, such as parquet"
         raise bad_value("arrays have no ids", f"{option} {text}", "an npy array", "files with ids", remedy)
-    return [(str(path.absolute()), version_of(str(path))) for path in files_of(text, option)]
+    return [(str(path.absolute()), version_of(str(path), option)) for path in files_of(text, option)]
 
 
 @contextmanager
 def copies() -> Iterator[Callable[[Sequence[str]], list[str]]]:
-    """A function that gives tables as files of this machine: those of remote addresses are fetched, until the block ends."""
+    """A function that gives tables as files of this machine: those of remote addresses are fetched, until the block ends.
+
+    Errors in the block name files by their addresses.
+    """
     with tempfile.TemporaryDirectory(prefix="wdistill-") as folder:
-        count = 0
+        names: dict[str, str] = {}
 
         def here(named: Sequence[str]) -> list[str]:
-            nonlocal count
-            found = list[str]()
-            for text in named:
-                for address in [each for each, _ in remote_files(text)] if is_remote(text) else ():
-                    found.append(str(Path(folder) / f"{count}-{address.rpartition('/')[2]}"))
-                    fetch(address, Path(found[-1]))
-                    count += 1
-                if not is_remote(text):
-                    found.append(text)
-            return found
+            return [copy_of(text) if is_remote(text) else text for text in named]
 
-        yield here
+        def copy_of(address: str) -> str:
+            place, found = Path(folder) / str(len(names)), remote_files(address)
+            store.make_folder(place)
+            paths = [place / f"{number:06d}-{each.rpartition('/')[2]}" for number, (each, _) in enumerate(found)]
+            for path, (each, _) in zip(paths, found, strict=True):
+                names[str(path)] = each
+                fetch(each, path)
+            names[str(place)] = address
+            return str(place if len(paths) > 1 else paths[0])
+
+        with naming(names):
+            yield here
 
 
 def picture_groups(unlabeled: str) -> Files:

@@ -58,13 +58,15 @@ class LabelPartitions:
     maker: LabelFile
     files: Files
     doing = "labeling"
-    drops_rows = False
 
     @property
     def state(self) -> str:
         """Of the teacher and the options."""
         told = [wdistill.__version__, self.maker.teacher, self.maker.digest, to_json(self.maker.options)]
         return store.digest(repr(told).encode())
+
+    def expected_rows(self, made: Sequence[Made]) -> int:
+        return sum(each.seen for each in made)
 
     def record(self, made: Sequence[Made], messages: list[str]) -> dict[str, Any]:
         """The same as for a file, after the same check."""
@@ -106,7 +108,7 @@ class LabelFile:
     def _source(self, partition: Partition, scratch: Path) -> Iterator[InputSource]:
         """The rows, as files of this machine."""
         if self.pictures is None:
-            with local_files(partition, scratch) as files:
+            with local_files(partition, scratch, OPTION) as files:
                 source = TableInputs.of(files[0], self.options)
                 if source.table.counts_rows:
                     raise no_ids(source.where)

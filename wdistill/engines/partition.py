@@ -212,7 +212,7 @@ def _look_at(path: Path, scratch: Path, where: str) -> tuple[int, list[int] | No
 
 
 @contextmanager
-def local_files(partition: Partition, folder: Path) -> Iterator[list[str]]:
+def local_files(partition: Partition, folder: Path, option: str) -> Iterator[list[str]]:
     """The files of a partition as files of this machine; errors name them as they were given."""
     names: dict[str, str] = {}
     for number, file in enumerate(partition.files):
@@ -222,14 +222,14 @@ def local_files(partition: Partition, folder: Path) -> Iterator[list[str]]:
         names[str(path)] = file
     with naming(names):
         yield [*names]
-    refuse_changed(partition, "/".join(map(version_of, partition.files)))
+    refuse_changed(partition, "/".join(version_of(file, option) for file in partition.files))
 
 
-def version_of(file: str) -> str:
+def version_of(file: str, option: str) -> str:
     """What tells the version of a file: size and time of change, or what a store says."""
     if is_remote(file):
         return remote_version(file)
-    size, time = stamp(Location("--unlabeled", Path(file)))
+    size, time = stamp(Location(option, Path(file)))
     return f"{size}, {time}"
 
 
@@ -245,7 +245,7 @@ def refuse_changed(partition: Partition, version: str) -> None:
 @contextmanager
 def local_tables(partition: Partition, folder: Path, option: str) -> Iterator[tuple[Table, ...]]:
     """The tables of a partition, which have ids."""
-    with local_files(partition, folder) as files:
+    with local_files(partition, folder, option) as files:
         tables = open_tables(files, option=option)
         if any(table.counts_rows for table in tables):
             raise no_ids(f"{option} {files[0]}")
@@ -264,6 +264,8 @@ def naming(names: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except WdistillError as error:
+        if not names:
+            raise
         said = {word: getattr(error, word) for word in WORDS}
         for path, file in names.items():
             said = {word: text.replace(path, file) for word, text in said.items()}

@@ -59,8 +59,7 @@ class PartitionedJob(Protocol):
     @property
     def files(self) -> Files: ...
 
-    @property
-    def drops_rows(self) -> bool: ...  # whether the output may have fewer rows than the input
+    def expected_rows(self, made: Sequence[Made]) -> int | None: ...  # of the output; None where rows may be left out
 
     def record(self, made: Sequence[Made], messages: list[str]) -> dict[str, Any]: ...  # for the manifest; it may warn
 
@@ -171,11 +170,11 @@ def _check_rows(place: Place, made: Sequence[Made], job: PartitionedJob) -> None
     """As many rows as were read, and every id once: told by the ranges of the ids where those do not overlap, else by all
     ids, read once more."""
     where = f"{job.maker.option} {job.files[0][0][0]}"
-    rows, seen = sum(each.rows for each in made), sum(each.seen for each in made)
+    rows, expected = sum(each.rows for each in made), job.expected_rows(made)
     if rows == 0:
         raise empty("no unlabeled rows", where, "at least 1 row", "name the table with the rows that the teacher labeled")
-    if rows != seen and not job.drops_rows:
-        raise _lost(where, f"{rows} rows", f"{seen}, one for each that was read")
+    if expected is not None and rows != expected:
+        raise _lost(where, f"{rows} rows", f"{expected}, one for each that was read")
     ranges = sorted(each.ids for each in made if each.ids is not None)
     numbered = len(ranges) == sum(each.rows > 0 for each in made)
     if numbered and all(one[1] < other[0] for one, other in pairwise(ranges)):

@@ -73,16 +73,14 @@ class WeighPartitions:
     def state(self) -> str:
         return store.digest(self.packed)
 
-    @property
-    def drops_rows(self) -> bool:
-        return self.job.source.options.allow_subset
+    def expected_rows(self, made: Sequence[Made]) -> int | None:
+        return None if self.job.source.options.allow_subset else sum(each.seen for each in made)
 
     def record(self, made: Sequence[Made], messages: list[str]) -> dict[str, Any]:
         """The same as for a file, after the same warnings."""
         notes, source = [each.notes for each in made], self.job.source
-        counts = sum((Counter(each["counts"]) for each in notes), Counter[str]())
-        histograms = (Histogram(**{**each["histogram"], "counts": tuple(each["histogram"]["counts"])}) for each in notes)
-        histogram = reduce(add, histograms)
+        counts = sum_of_counts(made)
+        histogram = sum_of_histograms(made)
         for text in dict.fromkeys(text for each in notes for text in each["warnings"]):
             checks.warn(text)
         for column in sorted({column for each in notes for column in each["corrections"]}):
@@ -107,7 +105,7 @@ class WeighFile:
         path = None if part is None else scratch / part.file
         notes = {
             "counts": {} if part is None else part.counts,
-            "histogram": asdict(Histogram() if path is None else _histogram(path)),
+            "histogram": asdict(Histogram() if path is None else histogram_of(path)),
             "corrections": dict(job.source.corrections),
             "warnings": messages,
         }
@@ -121,7 +119,21 @@ class WeighFile:
         return WeighFile, (self.packed,)
 
 
-def _histogram(path: Path) -> Histogram:
+def sum_of_counts(made: Sequence[Made]) -> Counter[str]:
+    """What was counted in all files, from the counts in the notes of each; those that are 0 too."""
+    counts = Counter[str]()
+    for each in made:
+        counts.update(each.notes["counts"])
+    return counts
+
+
+def sum_of_histograms(made: Sequence[Made]) -> Histogram:
+    """The histogram of all files, from that in the notes of each."""
+    records = (each.notes["histogram"] for each in made)
+    return reduce(add, (Histogram(**{**record, "counts": tuple(record["counts"])}) for record in records))
+
+
+def histogram_of(path: Path) -> Histogram:
     """All weights of a file."""
     histogram = Histogram()
     with path.open("rb") as file:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from wdistill.core import sealed, store
 from wdistill.core.errors import FileError, WdistillError, unreadable
+from wdistill.core.paths import is_name
 from wdistill.datasets import prepared
 from wdistill.report.seal import is_ours
 from wdistill.runs.checkpoints import check_files, read_manifest
@@ -154,8 +155,8 @@ def _check_student(path: Path) -> Iterator[FileState]:
     again = "export the student again: wdistill export RUN"
     try:
         description = json.loads((path / STUDENT).read_bytes())
-        whole = description["digest"] == sealed.digest_of(description)
         digests: dict[str, str] = description["sha256"]
+        whole = description["digest"] == sealed.digest_of(description) and all(map(is_name, digests))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole, digests = False, {}
     yield FileState(path / STUDENT, "whole") if whole else FileState(path / STUDENT, "damaged", again)
@@ -170,11 +171,12 @@ def _digested(folder: Path, digests: dict[str, str], remedy: str) -> Iterator[Fi
         if not path.exists():
             yield FileState(path, "missing", remedy)
         else:
-            yield FileState(path, "whole") if store.digest_file(path) == digest else FileState(path, "damaged", remedy)
+            whole = path.is_file() and store.digest_file(path) == digest
+            yield FileState(path, "whole") if whole else FileState(path, "damaged", remedy)
 
 
 def _has(name: str) -> Callable[[Path], bool]:
-    return lambda path: (path / name).exists()
+    return lambda path: (path / name).is_file()
 
 
 Check = Callable[[Path], Iterator[FileState]]

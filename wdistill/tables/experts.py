@@ -230,11 +230,15 @@ class SampledPredictions:
     inputs: NDArray[np.float32] | None  # (n, d) of the sampled rows
 
 
+def sample_size(classes: int) -> int:
+    """How many unlabeled rows are looked at, of so many classes."""
+    return max(1, min(SAMPLE, ENTRIES // classes))
+
+
 def predict_sample(experts: ExpertTables, seed: int = 0) -> SampledPredictions:
     """Draw a sample of the unlabeled rows, and let all experts predict it."""
     source, options = experts.source, experts.options
-    count = max(1, min(SAMPLE, ENTRIES // experts.classes))
-    ids, rows, shared = draw_ids(source.tables[0], count, seed, experts.ids)
+    ids, rows, shared = draw_ids(source.tables[0], sample_size(experts.classes), seed, experts.ids)
     columns = {column: experts.predict if column in options.opinions else experts.read for column in source.columns}
     sample, kept = gather(source.tables, columns, ids, chunk_rows(experts.classes), options.allow_subset)
     auxiliary = {name: AuxiliaryPredictions(experts.auxiliary[name], sample[name]) for name in options.opinions}

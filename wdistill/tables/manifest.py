@@ -11,12 +11,12 @@ from typing import Any
 
 from wdistill.core import sealed, store
 from wdistill.core.errors import unreadable
-from wdistill.core.paths import is_passed_over
+from wdistill.core.paths import is_name, is_passed_over
 from wdistill.core.places import Place
 
 MANIFEST = "_manifest.json"
 OURS = "the manifest of a folder that wdistill wrote with --engine"
-LISTED = {"input", "key", "file", "size", "sha256", "rows"}  # of every part
+LISTED = {"input": str, "key": str, "file": str, "size": int, "sha256": str, "rows": int}  # of every part
 AGAIN = "remove it, and run the command that wrote it again: what is not whole is made anew"
 
 
@@ -65,4 +65,10 @@ def _is_manifest(record: Any) -> bool:
     """Whether the content of a sealed file is that of a manifest."""
     if not isinstance(record, dict) or not {*record} >= {"state_sha256", "parts"}:
         return False
-    return all({*part} >= LISTED for part in record["parts"])
+    return isinstance(record["parts"], list) and all(map(_is_part, record["parts"]))
+
+
+def _is_part(part: Any) -> bool:
+    """Whether it is a part of a manifest: its file, if it has one, is in the folder."""
+    right = isinstance(part, dict) and all(isinstance(part.get(name), kind) for name, kind in LISTED.items())
+    return right and (not part["file"] or is_name(part["file"]))

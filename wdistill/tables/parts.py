@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 from wdistill.core import checks, sealed, store
 from wdistill.core.errors import ConfigError, bad_value, unreadable
+from wdistill.core.paths import is_name
 from wdistill.core.progress import say
 
 RECORDS = ("job.json", "job.copy.json")
@@ -173,7 +174,7 @@ def open_folder(folder: Path, identity: Mapping[str, Any]) -> JobFolder:
 
 def check_files(folder: Path) -> dict[str, bool]:
     """Both copies of the record, and every file that it lists, by name: whether it is what was written."""
-    intact = {name: sealed.read_sealed(folder / name) is not None for name in RECORDS}
+    intact = {name: _is_record(sealed.read_sealed(folder / name)) for name in RECORDS}
     record = _read(folder)
     if record is None:
         return intact
@@ -203,8 +204,19 @@ def _foreign(folder: Path, found: str) -> ConfigError:
 def _read(folder: Path) -> dict[str, Any] | None:
     """The record: that of both copies which lists more."""
     read = [sealed.read_sealed(folder / name) for name in RECORDS]
-    copies = [record for record in read if isinstance(record, dict) and {*record} == FIELDS]
+    copies = [record for record in read if _is_record(record)]
     return max(copies, key=lambda record: len(record["parts"]) + len(record["aligned"]), default=None)
+
+
+def _is_record(record: Any) -> bool:
+    """Whether it is the content of a record; the files that it lists are in the folder."""
+    try:
+        files = [part["file"] for part in record["parts"]]
+        names = [*files, record["token"], *record["aligned"]]
+        names += [name for table in record["aligned"].values() for name, (_, _) in table["files"].items()]
+        return {*record} == FIELDS and all(map(is_name, names))
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return False
 
 
 def _with_token(folder: Path, token: str) -> list[Path]:
@@ -229,4 +241,4 @@ def _may_be_record(path: Path) -> bool:
     content = sealed.read_sealed(path)
     with path.open("rb") as file:
         begins = sealed.HEAD.startswith(file.read(len(sealed.HEAD)))
-    return begins and (content is None or (isinstance(content, dict) and {*content} == FIELDS))
+    return begins and (content is None or _is_record(content))

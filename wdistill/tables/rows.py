@@ -17,7 +17,7 @@ from wdistill.tables.gold import located_errors, text_tolerance
 from wdistill.tables.join import Numbers, align, aligned
 from wdistill.tables.options import Options
 from wdistill.tables.parts import Aligned, JobFolder
-from wdistill.weights.confidence import Scan, scan
+from wdistill.weights.confidence import SMALL, Scan, compiles, scan
 from wdistill.weights.evidence import Evidence
 
 ENTRIES = 1 << 21  # predictions of one model held at once
@@ -163,8 +163,11 @@ def process_rows(
 
 def stretches(job: TableJob, start: int, stop: int) -> Iterator[Stretch]:
     """The chunks of the first table, reduced to numbers; those of a file are put together while they take little memory."""
-    source, held = job.source, list[Stretch]()
+    source, held, rows = job.source, list[Stretch](), 0
     for chunk in source.chunks(source.tables[0], start):
+        rows += len(chunk.ids)
+        if source.columns and rows * source.classes > SMALL:
+            compiles()  # each chunk is small, all of them are not
         if held and held[0].file != chunk.file:
             yield _together(held)
             held = []

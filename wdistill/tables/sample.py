@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,28 +21,39 @@ Read = Callable[[Table, Chunk, str], NDArray[Any]]  # a table, a chunk of it, a 
 
 def draw_ids(table: Table, count: int, seed: int, gold: pa.Array) -> tuple[pa.Array, int, int]:
     """At most `count` ids drawn at random, in the order of the table; how many there are, and how many are among `gold`."""
-    rng = np.random.default_rng(seed)
-    kept: list[pa.Array] = []
-    lots, rows, shared, limit = np.empty(0), 0, 0, 1.0
-    with progress("drawing rows", table.rows) as tick:
-        for chunk in table.chunks():
-            drawn = rng.random(len(chunk.ids))
-            low = np.flatnonzero(drawn < limit)
-            kept, lots = [*kept, chunk.ids.take(pa.array(low))], np.concatenate([lots, drawn[low]])
-            if len(lots) > 2 * count:
-                limit = float(np.partition(lots, count)[count])
-                kept, lots = [pa.concat_arrays(kept).filter(pa.array(lots < limit))], lots[lots < limit]
-            rows += len(chunk.ids)
-            if chunk.ids.type == gold.type:
-                shared += pc.sum(pc.is_in(chunk.ids, value_set=gold)).as_py() or 0
-            tick(len(chunk.ids))
+    rows, shared = 0, 0
+
+    def batches() -> Iterator[pa.Array]:
+        nonlocal rows, shared
+        with progress("drawing rows", table.rows) as tick:
+            for chunk in table.chunks():
+                rows += len(chunk.ids)
+                if chunk.ids.type == gold.type:
+                    shared += pc.sum(pc.is_in(chunk.ids, value_set=gold)).as_py() or 0
+                yield chunk.ids
+                tick(len(chunk.ids))
+
+    ids = drawn(batches(), count, seed)
     if rows == 0:
         raise checks.no_rows(f"{table.option} {table.files[0]}")
-    ids = pa.concat_arrays(kept)
-    if len(lots) > count:
-        ids = ids.filter(pa.array(lots < np.partition(lots, count)[count]))
     refuse_repeats(ids, f"{table.option} {table.files[0]}")
     return ids, rows, shared
+
+
+def drawn(batches: Iterable[pa.Array], count: int, seed: int) -> pa.Array:
+    """At most `count` of all ids, drawn at random, in their order, however they are cut into batches."""
+    rng = np.random.default_rng(seed)
+    kept: list[pa.Array] = []
+    lots, limit = np.empty(0), 1.0
+    for ids in batches:
+        own = rng.random(len(ids))
+        low = np.flatnonzero(own < limit)
+        kept, lots = [*kept, ids.take(pa.array(low))], np.concatenate([lots, own[low]])
+        if len(lots) > 2 * count:
+            limit = float(np.partition(lots, count)[count])
+            kept, lots = [pa.concat_arrays(kept).filter(pa.array(lots < limit))], lots[lots < limit]
+    every = pa.concat_arrays(kept) if kept else pa.array([], pa.string())
+    return every.filter(pa.array(lots < np.partition(lots, count)[count])) if len(lots) > count else every
 
 
 def gather(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from wdistill.core import store
 from wdistill.core.errors import ConfigError, bad_value, unreadable
+from wdistill.core.paths import is_name
 from wdistill.core.sealed import read_sealed, seal
 
 FOLDER = ".inputs"  # of an unfinished run: Datasets, arrays for other processes, and logits that are too many to hold
@@ -73,7 +74,7 @@ def _read(folder: Path) -> dict[str, str] | None:
     """The record of a folder; None where there is none, or it is damaged."""
     record = read_sealed(folder / RECORD)
     digests = record.get("inputs") if isinstance(record, dict) else None
-    return digests if isinstance(digests, dict) and all(Path(name).name == name for name in digests) else None
+    return digests if isinstance(digests, dict) and all(map(is_name, digests)) else None
 
 
 def _foreign(folder: Path) -> ConfigError:

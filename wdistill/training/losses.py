@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from wdistill.core.errors import wrong_shape
+
 
 def soft_cross_entropy(logits: Tensor, targets: Tensor, temperature: float = 1.0) -> Tensor:
     """−Σ_k targets_k · log softmax(logits / T)_k; logits and targets (b, K) → (b,)."""
@@ -20,6 +22,10 @@ def weighted_loss(logits: Tensor, targets: Tensor, weights: Tensor, temperature:
     targets (b, K) are soft, (b,) hard. A soft cross-entropy is linear in its target, so the weight multiplies the target,
     which has no gradient: fewer operations for the same mean.
     """
+    if targets.ndim == 2 and targets.shape != logits.shape:
+        found, expected = f"logits {tuple(logits.shape)}", f"{tuple(targets.shape)}, as the targets have"
+        remedy = "end the student in a column for each class"
+        raise wrong_shape("the student has other classes", "logits", found, expected, remedy)
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     scaled = wide / temperature if temperature != 1 else wide
     if targets.ndim == 2:
