@@ -244,6 +244,9 @@ def test_nan_in_a_file_is_refused(tmp_path: Path) -> None:
         {"momentum": 0.5},
         {"vid_scale": 0.5},
         {"decayed": "kernels"},
+        {"sharded": True, "vid": ("layers.0=layers.0",)},
+        {"sharded": True, "precision": "float16"},
+        {"sharded": True, "workers": 2},
     ],
 )
 def test_conflicts_name_both_settings(settings: dict[str, Any]) -> None:

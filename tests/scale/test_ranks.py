@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -29,18 +30,18 @@ def no_page() -> Iterator[None]:
         yield
 
 
+def torchrun_command(processes: int, *program: object) -> list[str]:
+    launched = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "-m", "--"]
+    return [sys.executable, *launched, *map(str, program)]
+
+
+def environment(**variables: str) -> dict[str, str]:
+    return {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", **variables}
+
+
 def torchrun(processes: int, *program: object, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        f"--nproc-per-node={processes}",
-        "-m",
-        "--",
-        *map(str, program),
-    ]
-    here = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", **variables}
-    done = subprocess.run([sys.executable, *command], env=here, capture_output=True, text=True, timeout=240)
+    command, here = torchrun_command(processes, *program), environment(**variables)
+    done = subprocess.run(command, env=here, capture_output=True, text=True, timeout=240)
     assert "Traceback" not in re.sub(r"(?s)Traceback .*ChildFailedError.*", "", done.stderr), done.stderr[-4000:]
     return done
 
@@ -96,10 +97,9 @@ def test_by_default_labels_and_first_weights_are_those_of_one_process_and_parame
 def test_a_killed_process_ends_all_and_any_number_of_processes_resumes(
     by_two: Path, tmp_path: Path, dies: str, resumed: int
 ) -> None:
-    started = time.monotonic()
     done = ranked(2, "rules", tmp_path / "run", DIES=dies)
     assert done.returncode != 0 and "SIGKILL" in done.stderr
-    assert time.monotonic() - started < 90  # most of it to start and to get there
+    assert "another process of this run is gone" in done.stderr and seconds_since_the_signal(done) < 30
     again = ranked(resumed, "rules", tmp_path / "run")
     assert again.returncode == 0, again.stderr[-4000:]
     assert unlike(tmp_path / "run", by_two) == []
@@ -112,6 +112,51 @@ def test_a_process_that_is_asked_to_stop_stops_all_with_what_was_done(by_two: Pa
     assert list((tmp_path / "run" / "arms" / "debiased").glob("checkpoint-*.safetensors"))
     assert ranked(2, "rules", tmp_path / "run").returncode == 0
     assert unlike(tmp_path / "run", by_two) == []
+
+
+def seconds_since_the_signal(done: subprocess.CompletedProcess[str]) -> float:
+    """From the moment when a process was killed or stopped; called as soon as all have ended."""
+    return time.time() - float(re.findall(r"signal at ([\d.]+)", done.stderr)[0])
+
+
+def test_ctrl_c_saves_what_was_done_and_the_same_command_resumes(by_two: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        torchrun_command(2, "tests.scale.ranked", "rules", tmp_path / "run", 0),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    arm, end = tmp_path / "run" / "arms" / "debiased", time.monotonic() + 120
+    while not list(arm.glob("checkpoint-*")) and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.02)
+    started = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal sends it
+    _, said = process.communicate(timeout=60)
+    assert process.returncode != 0 and time.monotonic() - started < 30
+    assert "another process" not in said and list(arm.glob("checkpoint-*.safetensors"))
+    assert ranked(2, "rules", tmp_path / "run").returncode == 0
+    assert unlike(tmp_path / "run", by_two) == []
+
+
+@pytest.mark.parametrize("unpacks", ["1 jobs 1", "1 predict 2", "1 train 1"])
+def test_what_a_process_cannot_unpack_is_an_error_that_all_end_with(tmp_path: Path, unpacks: str) -> None:
+    done = ranked(2, "rules", tmp_path / "run", UNPACKS=unpacks)
+    assert done.returncode != 0 and "No module named 'elsewhere'" in told_by_the_first(done)
+
+
+@pytest.mark.parametrize("kind", ["streamed", "sharded"])
+def test_an_item_that_one_process_cannot_read_is_an_error_that_all_end_with(tmp_path: Path, kind: str) -> None:
+    done = ranked(2, kind, tmp_path / "run", READS="1 20")
+    assert done.returncode != 0 and "is on a disk that is not here" in told_by_the_first(done)
+
+
+def told_by_the_first(done: subprocess.CompletedProcess[str]) -> str:
+    """What the leader said at its end: the error, and not that another process is gone."""
+    said = "".join(line for line in done.stderr.splitlines(keepends=True) if line.startswith("[rank0]"))
+    assert "another process of this run is gone" not in said
+    return said
 
 
 def test_an_error_of_one_process_is_told_by_the_first(by_two: Path, tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from wdistill.core import checks, sealed, store
 from wdistill.core.errors import CheckpointError
 
 KEPT = 2  # snapshots
+File = tuple[int, str]  # its size and SHA-256
+Unnamed = tuple[Path, File]  # a file that is whole under a temporary name
 BELOW = ("initial", "weights")  # folders in which files of a snapshot may lie
 
 
@@ -27,7 +29,7 @@ class Snapshot:
 
     number: int = 0  # 0: nothing has been committed
     state: Mapping[str, Any] = field(default_factory=dict)
-    files: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    files: Mapping[str, File] = field(default_factory=dict)
 
 
 class CheckpointStore:
@@ -60,24 +62,37 @@ class CheckpointStore:
             raise damaged(self.folder, [name])
         return content
 
-    def commit(self, state: Mapping[str, Any], files: Mapping[str, bytes] | None = None, drop: Collection[str] = ()) -> None:
-        """Write new files, then the manifest; forget the files in `drop`. A name is never used for other bytes."""
-        files = files or {}
-        self._refuse_foreign(files)
+    def commit(
+        self,
+        state: Mapping[str, Any],
+        files: Mapping[str, bytes] | None = None,
+        drop: Collection[str] = (),
+        unnamed: Mapping[str, Unnamed] | None = None,
+    ) -> None:
+        """Write new files, then the manifest; forget the files in `drop`. A name is never used for other bytes.
+
+        `unnamed` are files that other processes have written under temporary names.
+        """
+        files, unnamed = files or {}, unnamed or {}
+        self._refuse_foreign(files, {name: file for name, (_, file) in unnamed.items()})
         for folder in sorted({(self.folder / name).parent for name in files} | {self.folder}):
             store.make_folder(folder, parents=True)
         for name, content in files.items():
             store.write_bytes(self.folder / name, content)
+        for name, (path, _) in unnamed.items():
+            store.rename(path, self.folder / name)
         kept = {name: file for name, file in self.snapshot.files.items() if name not in drop}
         listed = {**kept, **{name: (len(content), store.digest(content)) for name, content in files.items()}}
+        listed |= {name: file for name, (_, file) in unnamed.items()}
         new = Snapshot(self._next_number(), state, listed)
         store.write_bytes(self.folder / _manifest(new.number), _to_bytes(new))
-        self._read_back(new, files)
+        self._read_back(new, files, unnamed)
         before, self.snapshot = self.snapshot, new
         self._forget(before)
 
-    def _read_back(self, written: Snapshot, files: Mapping[str, bytes]) -> None:
+    def _read_back(self, written: Snapshot, files: Mapping[str, bytes], others: Collection[str]) -> None:
         bad = [name for name, content in files.items() if _read(self.folder / name) != content]
+        bad += [name for name in others if not store.is_intact(self.folder / name, written.files[name])]
         if bad or _parse(self.folder / _manifest(written.number)) is None:
             raise damaged(self.folder, bad or [_manifest(written.number)])
 
@@ -85,13 +100,14 @@ class CheckpointStore:
         """The number after all that are taken, also by files that cannot be read as manifests and are left alone."""
         return max([self.snapshot.number, *map(_number, _manifests(self.folder))]) + 1
 
-    def _refuse_foreign(self, files: Mapping[str, bytes]) -> None:
+    def _refuse_foreign(self, files: Mapping[str, bytes], others: Mapping[str, File]) -> None:
         """Raise where a file that no manifest lists is about to be replaced by other bytes."""
-        there = [name for name in files if os.path.lexists(self.folder / name)]
+        there = [name for name in (*files, *others) if os.path.lexists(self.folder / name)]
         unlisted = set(there) - {name for snapshot in _snapshots(self.folder) for name in snapshot.files} if there else ()
         for name in sorted(unlisted):
             path = self.folder / name
-            if path.is_symlink() or _read(path) != files[name]:
+            same = _read(path) == files[name] if name in files else store.is_intact(path, others[name])
+            if path.is_symlink() or not same:
                 raise CheckpointError(
                     "a file that this run did not write is in its way",
                     where=str(path),

@@ -53,6 +53,12 @@ class Recipe(RuleSettings):
         "not on that of the processes; by default one, or for arms as many as torchrun started",
         least=1,
     )
+    sharded: bool = setting(
+        False,
+        "students whose parameters, gradients and optimizer state do not fit in one process: each that torchrun started has "
+        "a share of them (FSDP2)",
+        negatable=True,
+    )
     optimizer: Literal["adam", "sgd"] = setting("adam", "adam, or sgd with momentum")
     rate: float = setting(0.001, "initial learning rate", above=0)
     momentum: float = setting(0.9, "of sgd", least=0, below=1)
@@ -166,6 +172,12 @@ def _check_conflicts(recipe: Recipe, beside: Sequence[str] = ()) -> None:
     check_source(recipe.targets_from, ("teacher", "student", *AUXILIARY_MODELS), "recipe: targets_from")
     if recipe.decayed != "all" and not recipe.weight_decay:
         raise _conflict(recipe, "decayed", "weight_decay", "needs a weight_decay above 0")
+    if recipe.sharded and recipe.vid:
+        raise _conflict(recipe, "sharded", "vid", "a student in shards cannot be trained with VID")
+    if recipe.sharded and recipe.precision == "float16":
+        raise _conflict(recipe, "sharded", "precision", "a student in shards is trained in float32 or bfloat16")
+    if recipe.sharded and recipe.workers > 1:
+        raise _conflict(recipe, "sharded", "workers", "arms of a student in shards are trained one after the other")
     if recipe.optimizer != "sgd" and recipe.momentum != default["momentum"].default:
         raise _conflict(recipe, "momentum", "optimizer", "needs the optimizer sgd")
     if not recipe.vid and recipe.vid_scale != default["vid_scale"].default:

@@ -28,6 +28,7 @@ from wdistill.training.labels import FOLDED, FOLDED_STUDENT, LABELS, open_stored
 from wdistill.training.logits import Logits, is_held, most_likely, whole
 from wdistill.training.loop import run_stage, run_stages
 from wdistill.training.losses import soft_cross_entropy
+from wdistill.training.placed import placed
 from wdistill.training.predict import device_of
 from wdistill.training.randomness import key, permutation
 from wdistill.training.stack import stack_of
@@ -55,10 +56,11 @@ class PreparedArm:
 def train_arm(job: TrainingJob, student: nn.Module, splits: Mapping[str, Split], callbacks: Callbacks) -> None:
     """Train the pretrained student, the same for all arms, on labeled, unlabeled and perhaps gold rows."""
     load_pretrained(job, "student", student)
-    arm = _prepare(job, student, splits, callbacks, None)
-    with _auxiliary_loss(job, student, splits["labeled"]) as auxiliary_loss:
-        stage = replace(arm.stage, auxiliary_loss=auxiliary_loss)
-        run_stage(stage, student, job.recipe, _measured(arm, splits), callbacks)
+    with placed(student, job.device, job.sharded) as here:
+        arm = _prepare(job, here, splits, callbacks, None)
+        with _auxiliary_loss(job, here, splits["labeled"]) as auxiliary_loss:
+            stage = replace(arm.stage, auxiliary_loss=auxiliary_loss)
+            run_stage(stage, here, job.recipe, _measured(arm, splits), callbacks)
 
 
 def train_arms(jobs: Sequence[TrainingJob], student: nn.Module, splits: Mapping[str, Split], callbacks: Callbacks) -> None:
@@ -126,10 +128,10 @@ def read_context(job: TrainingJob, callbacks: Callbacks) -> Context:
     """The context of an arm's method before the second stage, for advice."""
     device = torch.device(job.device)
     gold, unlabeled = (to_device(job.splits[name], device) for name in ("validation", "unlabeled"))
-    student = job.model.to(device)
-    load_pretrained(job, "student", student)
+    load_pretrained(job, "student", job.model)
     weigher = _weigher(job, _no_rule, gold, unlabeled, 1.0, callbacks, None)
-    return _context(job, getattr(job.rule, "auxiliary", ()), weigher.evidence(student))
+    with placed(job.model, device, job.sharded) as student:
+        return _context(job, getattr(job.rule, "auxiliary", ()), weigher.evidence(student))
 
 
 def _prepare_rule(
@@ -283,6 +285,7 @@ def _stage(job: TrainingJob, parts: Sequence[Split], targets: Tensor | SoftRows,
         every=recipe.refresh,
         metric=job.metric,
         parts=job.parts,
+        sharded=job.sharded,
         trajectory=True,
     )
 

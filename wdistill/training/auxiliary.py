@@ -28,9 +28,10 @@ from wdistill.training import tensors
 from wdistill.training.batch import as_float
 from wdistill.training.data import Split
 from wdistill.training.inputs import Inputs, first_row
-from wdistill.training.jobs import TrainingJob
+from wdistill.training.jobs import STUDENTS, TrainingJob
 from wdistill.training.labels import FOLDED_STUDENT, store_predictions
 from wdistill.training.models.text import TextBag
+from wdistill.training.placed import placed
 from wdistill.training.predict import predict
 from wdistill.training.stage import Callbacks, StoppedError
 from wdistill.weights.equations import probabilities
@@ -72,9 +73,10 @@ def auxiliary_jobs(run: Run, prepared: Prepared) -> list[TrainingJob]:
     """Every auxiliary network, once for each fold that it leaves out."""
     folds = gold_folds(prepared.splits["validation"], run.recipe)
     common = (prepared.training_splits, prepared.classes, run.recipe, str(run.device))
-    parts = run.recipe.micro_batches or 1
+    parts = dict.fromkeys(NETWORKS, run.recipe.micro_batches or 1)
+    parts |= dict.fromkeys(STUDENTS, run.parts) if run.recipe.sharded else {}
     return [
-        TrainingJob(run.folder, name, copy.deepcopy(model), *common, fold=fold, folds=folds, parts=parts)
+        TrainingJob(run.folder, name, copy.deepcopy(model), *common, fold=fold, folds=folds, parts=parts[name])
         for name, model in _initial_networks(run, prepared).items()
         for fold in np.unique(folds).tolist()
     ]
@@ -87,7 +89,9 @@ def predict_auxiliary(run: Run, prepared: Prepared, callbacks: Callbacks) -> Non
     folds, networks = gold_folds(gold, run.recipe), _initial_networks(run, prepared)
     for name in prepared.auxiliary:
         if name in networks:
-            predict_part = by_networks(_trained(run, name, networks[name], folds), folds, run.recipe.precision, callbacks)
+            sharded = run.recipe.sharded and name in STUDENTS
+            models = _trained(run, name, networks[name], folds)
+            predict_part = by_networks(models, folds, run.recipe.precision, callbacks, run.device, sharded)
         else:
             numbers = _text_numbers(prepared.student, unlabeled) if isinstance(prepared.student, TextBag) else _numbers
             predict_part = by_forests(splits["labeled"], gold, folds, prepared.classes, run.recipe.seed, numbers)
@@ -111,13 +115,20 @@ def _trained(run: Run, name: str, network: nn.Module, folds: Ints) -> list[nn.Mo
     """The networks of all folds, with the parameters that their training ended with."""
     models = []
     for fold in np.unique(folds):
-        models.append(copy.deepcopy(network).to(run.device))
+        models.append(copy.deepcopy(network))
         parameters = CheckpointStore(run.folder / "auxiliary" / f"{name}-{fold}").read("parameters.safetensors")
         tensors.load_parameters(models[-1], tensors.from_bytes(parameters, name), name)
     return models
 
 
-def by_networks(models: Sequence[nn.Module], folds: Ints, precision: str, callbacks: Callbacks) -> PredictPart:
+def by_networks(
+    models: Sequence[nn.Module],
+    folds: Ints,
+    precision: str,
+    callbacks: Callbacks,
+    device: torch.device,
+    sharded: bool,
+) -> PredictPart:
     """Predictions of networks, of which each has left out one fold."""
 
     def on_batch(rows: int) -> None:
@@ -127,7 +138,10 @@ def by_networks(models: Sequence[nn.Module], folds: Ints, precision: str, callba
     place = np.unique(folds, return_inverse=True)[1]
 
     def predict_part(split: Split, part: slice) -> NDArray[Any]:
-        logits = [predict(model, split.inputs, precision, part, on_batch) for model in models]
+        logits = []
+        for model in models:
+            with placed(model, device, sharded) as here:
+                logits.append(predict(here, split.inputs, precision, part, on_batch))
         distributions = np.stack([probabilities(values, "logits") for values in logits])
         return combine_folds(distributions, place[part] if split.name == "validation" else None).astype(np.float32)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from wdistill.runs.checkpoints import CheckpointStore
+from wdistill.core.store import make_folder
+from wdistill.runs.checkpoints import CheckpointStore, Unnamed
 from wdistill.runs.recipe import Recipe
 from wdistill.training import tensors
 from wdistill.training.stage import Callbacks, Stage, TrainState
@@ -48,30 +49,57 @@ class Checkpointer:
         self.committed = time.monotonic()
         return time.perf_counter() - started
 
-    def write(self, state: TrainState, files: Mapping[str, bytes], more: Mapping[str, Any]) -> None:
+    def commit_shards(self, state: TrainState, make: Callable[[str, Path], Mapping[str, Unnamed]]) -> None:
+        """Write a checkpoint of which every process writes a shard, which `make` (name, folder) makes."""
+        if self._has(state):
+            self.files = {}
+            return
+        started, name = time.perf_counter(), f"checkpoint-{state.epoch:05d}-{state.step:07d}"
+        make_folder(self.stage.folder, parents=True)
+        shards = make(name, self.stage.folder)
+        self.write(state, {}, {"checkpoint": name}, shards)
+        self.committed = time.monotonic()
+        state.seconds["store"] += time.perf_counter() - started
+
+    def write(
+        self,
+        state: TrainState,
+        files: Mapping[str, bytes],
+        more: Mapping[str, Any],
+        unnamed: Mapping[str, Unnamed] | None = None,
+    ) -> None:
         """Commit files and state, unless they are stored; of the weights, the first and the newest are kept."""
-        if self.store.state and position_of(asdict(state)) <= position_of(self.store.state):
+        if self._has(state):
             self.files = {}
             return
         last = [state.refreshes[-1].file] if state.refreshes else []
         kept = {"00000", *(Path(name).stem for name in last)}
         weights = [name for name in self.store.snapshot.files if name.startswith("weights/")]
         drop = [name for name in weights if Path(name).stem not in kept]
-        drop += [name for name in [self.store.state.get("checkpoint")] if name and name not in files]
+        drop += [name for name in self.store.snapshot.files if name.startswith("checkpoint-") and name not in files]
         epochs = [epoch.record for epoch in state.epochs]
         record = {**asdict(state), "epochs": epochs, "why": self.stage.why, "gold": self.stage.gold, **more}
-        self.store.commit(record, {**self.files, **files}, drop)
+        self.store.commit(record, {**self.files, **files}, drop, unnamed)
         self.files = {}
+
+    def _has(self, state: TrainState) -> bool:
+        """Whether this state, or a later one, is stored."""
+        return bool(self.store.state) and position_of(asdict(state)) <= position_of(self.store.state)
 
     def resumable(self) -> dict[Position, CheckpointStore]:
         """The checkpoints that there are, newest first."""
         return {position_of(each.state): each for each in self.store.intact() if "checkpoint" in each.state}
 
-    def resume(self, at: CheckpointStore) -> tuple[TrainState, dict[str, Tensor]]:
-        """The state and the tensors of a checkpoint."""
+    def resume(self, at: CheckpointStore) -> tuple[TrainState, list[Path]]:
+        """The state of a checkpoint, and its files: one, or its shards."""
         record = {name: value for name, value in at.state.items() if name not in ("why", "gold", "checkpoint")}
+        names = [name for name in at.snapshot.files if name.startswith(at.state["checkpoint"])]
+        return TrainState.from_json(record), [self.stage.folder / name for name in sorted(names)]
+
+    def content(self, at: CheckpointStore) -> dict[str, Tensor]:
+        """The tensors of a checkpoint that is one file."""
         name = at.state["checkpoint"]
-        return TrainState.from_json(record), tensors.from_bytes(at.read(name), str(self.stage.folder / name))
+        return tensors.from_bytes(at.read(name), str(self.stage.folder / name))
 
     def read(self, name: str) -> dict[str, Tensor]:
         return tensors.from_bytes(self.store.read(name), str(self.stage.folder / name))

@@ -3,27 +3,29 @@
 begin    a run begins: threads
 jobs     every process trains some of these jobs by itself, from beginning to end
 train    a copy of a training that all step through together; epoch, step and leave follow (parted.py)
+shard    hold shards of a model until release; train-shards, and shards: what to do with them (sharded.py)
 predict  a share of the rows of a prediction (predict.py)
 end      the run is over, with this result
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 import torch
+from torch import nn
 
-from wdistill.core.errors import ConfigError, UnfinishedError, from_words, in_words
+from wdistill.core.errors import ConfigError, UnfinishedError, WdistillError, from_words, in_words
 from wdistill.core.signals import stopping
 from wdistill.training.jobs import torch_threads
 from wdistill.training.packing import packed, unpacked
 from wdistill.training.parted import Follower
 from wdistill.training.predict import device_for, predict_share
 from wdistill.training.rank_jobs import train_share
-from wdistill.training.ranks import ranks
+from wdistill.training.ranks import Ranks, ranks
 from wdistill.training.stage import Callbacks
 
 Arguments = ParamSpec("Arguments")
@@ -58,7 +60,7 @@ def led(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
 
 def follow() -> Any:
     """Do what the leader says until it ends the run; its result, or the error that ended it."""
-    team, held = ranks(), list[Follower]()
+    team, held, in_shards = ranks(), list[Follower](), list[nn.Module]()
     with ExitStack() as resources:
         stop = resources.enter_context(stopping())
         resources.enter_context(torch.random.fork_rng(devices=[]))
@@ -69,21 +71,40 @@ def follow() -> Any:
             elif order == "jobs":
                 train_share(values[0], Callbacks(stop), team)
             elif order == "predict":
-                predict_share(values[0], team, stop)
-            elif order == "train":
+                predict_share(values[0], team, stop, next(iter(in_shards), None))
+            elif order in ("train", "train-shards"):
                 while held:
                     held.pop().close()
                 failed = None
                 try:
-                    held.append(Follower(values[0], device_for(values[1]), team))
+                    held.append(_follower(order, values, team, in_shards))
                 except Exception as error:
                     failed = in_words(error)
                 team.agree(failed)
+            elif order == "shard":
+                from wdistill.training.sharded import shards_of
+
+                with suppress(WdistillError):  # the leader knows
+                    in_shards[:] = [shards_of(values[0], values[1], team)]
+            elif order == "release":
+                in_shards.clear()
+                while held:
+                    held.pop().close()
+            elif order == "shards":
+                held[-1].keep(*values)
             elif order == "epoch":
                 with suppress(Exception):  # the leader knows
                     held[-1].follow(values[0], values[1], stop)
             elif order == "end":
                 return _ended(*values)
+
+
+def _follower(order: str, values: Sequence[Any], team: Ranks, in_shards: Sequence[nn.Module]) -> Follower:
+    if order == "train":
+        return Follower(values[0], device_for(values[1]), team)
+    from wdistill.training.sharded import ShardedFollower
+
+    return ShardedFollower(values[0], in_shards[0], team)
 
 
 def _ended(error: Mapping[str, str] | None, result: bytes = b"") -> Any:

@@ -23,6 +23,7 @@ from wdistill.training.arm import load_pretrained, train_arm, train_arms
 from wdistill.training.data import Split, take_rows, to_device
 from wdistill.training.inputs import concatenate, first_rows
 from wdistill.training.loop import run_stage
+from wdistill.training.placed import placed
 from wdistill.training.stack import stack_of
 from wdistill.training.stage import Callbacks, Examples, Stage
 from wdistill.weights.rule import Rule
@@ -30,6 +31,9 @@ from wdistill.weights.rule import Rule
 if TYPE_CHECKING:
     from wdistill.training.prepare import Prepared
     from wdistill.training.run import Run
+
+
+STUDENTS = ("student", "second")  # pretrained and auxiliary models with the shape of the student
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +67,12 @@ class TrainingJob:
     stacked_with: tuple[TrainingJob, ...] = ()  # of an arm: others, whose small students are trained as one with its own
 
     @property
+    def sharded(self) -> bool:
+        """Whether its model, a student, is in shards."""
+        is_student = self.rule is not None or self.lesson is not None or self.name in STUDENTS
+        return self.recipe.sharded and is_student
+
+    @property
     def folder(self) -> Path:
         if self.lesson is not None:
             return self.run / "pilots" / self.name
@@ -84,7 +94,7 @@ def pretraining_jobs(run: Run, prepared: Prepared) -> list[TrainingJob]:
             run.recipe,
             str(run.device),
             gold_as_labeled=prepared.gold_as_labeled,
-            parts=run.recipe.micro_batches or 1,
+            parts=run.parts if name == "student" and run.recipe.sharded else run.recipe.micro_batches or 1,
         )
         for name, model in models.items()
         if model is not None
@@ -105,7 +115,7 @@ def arm_jobs(run: Run, prepared: Prepared) -> list[TrainingJob]:
 
 
 def _is_stackable(run: Run, prepared: Prepared) -> bool:
-    if run.device.type != "cpu" or run.recipe.precision != "float32" or run.recipe.micro_batches:
+    if run.device.type != "cpu" or run.recipe.precision != "float32" or run.recipe.micro_batches or run.recipe.sharded:
         return False
     return stack_of(prepared.student, 2, first_rows(prepared.splits["validation"].inputs)) is not None
 
@@ -135,7 +145,7 @@ def run_job(job: TrainingJob, callbacks: Callbacks) -> None:
     """Train to the end, or resume from the last checkpoint; the result is in the job's folder."""
     with torch_threads(job.recipe.threads):
         device = torch.device(job.device)
-        model = job.model.to(device)
+        model = job.model if job.sharded else job.model.to(device)  # one in shards never is on one device
         splits = {name: to_device(split, device) for name, split in job.splits.items()}
         if job.stacked_with:
             train_arms((job, *job.stacked_with), model, splits, callbacks)
@@ -154,10 +164,11 @@ def _pretrain(job: TrainingJob, model: nn.Module, splits: Mapping[str, Split], c
     assert labeled.labels is not None
     examples = Examples(labeled.inputs, labeled.labels, torch.ones(len(labeled)), labeled.ids)
     epochs = job.recipe.teacher_epochs if job.name == "teacher" else job.recipe.student_epochs
-    stage = Stage(job.name, job.folder, examples, epochs, order=job.name, parts=job.parts)
+    stage = Stage(job.name, job.folder, examples, epochs, order=job.name, parts=job.parts, sharded=job.sharded)
     unseen = ("test",) if job.gold_as_labeled else ("validation", "test")
     measured = {name: splits[name] for name in unseen if name in splits}
-    run_stage(stage, model, job.recipe, measured, callbacks)
+    with placed(model, job.device, job.sharded) as here:
+        run_stage(stage, here, job.recipe, measured, callbacks)
 
 
 def _train_auxiliary(job: TrainingJob, model: nn.Module, splits: Mapping[str, Split], callbacks: Callbacks) -> None:
@@ -168,8 +179,10 @@ def _train_auxiliary(job: TrainingJob, model: nn.Module, splits: Mapping[str, Sp
     ids = np.concatenate([part.ids.astype(object) for part in parts])
     examples = Examples(concatenate([part.inputs for part in parts]), labels, torch.ones(len(labels)), ids)
     epochs = job.recipe.teacher_epochs if job.name == "retrained" else job.recipe.student_epochs
-    stage = Stage(f"{job.name}-{job.fold}", job.folder, examples, epochs, order=job.name, parts=job.parts)
-    run_stage(stage, model, job.recipe, {}, callbacks)
+    common = (f"{job.name}-{job.fold}", job.folder, examples, epochs, job.name)
+    stage = Stage(*common, parts=job.parts, sharded=job.sharded)
+    with placed(model, job.device, job.sharded) as here:
+        run_stage(stage, here, job.recipe, {}, callbacks)
 
 
 def _train_pilot(
@@ -185,8 +198,9 @@ def _train_pilot(
     examples = Examples(concatenate([part.inputs for part in parts]), targets, torch.ones(len(targets)), ids)
     scale = recipe.temperature**2 if recipe.temperature_squared else 1.0
     common = (job.folder, examples, recipe.epochs, "arm", recipe.temperature, scale)
-    stage = Stage(job.name, *common, parts=job.parts)
-    run_stage(stage, model, recipe, {}, callbacks)
+    stage = Stage(job.name, *common, parts=job.parts, sharded=job.sharded)
+    with placed(model, job.device, job.sharded) as here:
+        run_stage(stage, here, recipe, {}, callbacks)
 
 
 @contextmanager

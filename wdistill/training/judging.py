@@ -30,6 +30,7 @@ from wdistill.training import tensors
 from wdistill.training.arm import read_context, rows_that_weigh
 from wdistill.training.data import Split, take_rows
 from wdistill.training.jobs import arm_job
+from wdistill.training.placed import placed
 from wdistill.training.predict import predict
 from wdistill.training.stage import Callbacks, StoppedError
 from wdistill.weights.confidence import Floats
@@ -102,7 +103,7 @@ class _Judges:
 
     def predict(self, arm: str, split: Split) -> Floats:
         """Probabilities (n, K) of an arm's final student."""
-        model = copy.deepcopy(self.prepared.student).to(self.run.device)
+        model = copy.deepcopy(self.prepared.student)
         content = CheckpointStore(self.run.folder / "arms" / folder_of(arm)).read("parameters.safetensors")
         tensors.load_parameters(model, tensors.from_bytes(content, arm), arm)
 
@@ -110,7 +111,8 @@ class _Judges:
             if self.callbacks.stopping():
                 raise StoppedError("stopped while the students were judged")
 
-        logits = predict(model, split.inputs, self.run.recipe.precision, on_batch=on_batch)
+        with placed(model, self.run.device, self.run.recipe.sharded) as student:
+            logits = predict(student, split.inputs, self.run.recipe.precision, on_batch=on_batch)
         return np.asarray(probabilities(logits, "logits"), np.float64)
 
     def unseen_gold(self, arm: str) -> Split | None:

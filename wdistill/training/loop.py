@@ -13,7 +13,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +36,9 @@ from wdistill.training.stack import Alone, Students
 from wdistill.training.stage import Callbacks, Stage, StoppedError, TrainState
 from wdistill.training.targets import targets_on
 
+if TYPE_CHECKING:
+    from wdistill.training.sharded import Shards
+
 QUIET = 0.2  # seconds between events from inside an epoch
 SETTLED = 50  # steps between looks at the loss on a device where each look would make it wait
 
@@ -43,7 +46,7 @@ SETTLED = 50  # steps between looks at the loss on a device where each look woul
 def run_stage(
     stage: Stage, model: nn.Module, recipe: Recipe, accuracies: Mapping[str, Split], callbacks: Callbacks | None = None
 ) -> None:
-    """Train the model to the end of the stage, from its last checkpoint; on return it has its final parameters."""
+    """Train the model from its last checkpoint to its final parameters (not of shards)."""
     run_stages([stage], Alone(model), recipe, accuracies, callbacks)
 
 
@@ -57,6 +60,8 @@ def run_stages(
     """The same for every student of a stack, each with its own stage; all have the same rows, and soft targets."""
     members = [_Member(stage, Checkpointer(stage, recipe, callbacks or Callbacks())) for stage in stages]
     if all(each.checkpointer.store.state.get("finished") for each in members):
+        if stages[0].sharded:
+            return
         stored = [each.checkpointer.read("parameters.safetensors") for each in members]
         tensors.load_parameters(students.model, students.join(stored), _names(stages))
         return
@@ -126,11 +131,17 @@ class _Trainer:
         self.weights = _stacked([stage.examples.weights.to(self.device, copy=True) for stage in self.stages])
         auxiliary = self.stage.auxiliary_loss.module if self.stage.auxiliary_loss else nn.Module()  # without parameters
         self.optimization = Optimization(self.model, auxiliary, recipe, self.names)
-        for each, parameters in zip(members, self._parameters(), strict=True):
-            each.chosen = parameters
         self.reported, self.asked = time.monotonic(), False  # whether another process was asked to stop
-        in_parts = self.stage.parts > 1 and len(members) == 1
-        self.parted = PartedEpochs(self.stage, recipe, self.optimization, ranks()) if in_parts else None
+        self.shards: Shards | None = None
+        self.parted: PartedEpochs | None = None
+        if self.stage.sharded:
+            from wdistill.training.sharded import ShardedEpochs, Shards
+
+            self.shards = Shards(self.optimization)
+        if self.stage.sharded and ranks().size > 1:
+            self.parted = ShardedEpochs(self.stage, recipe, self.optimization, ranks())
+        elif self.stage.parts > 1 and len(members) == 1:
+            self.parted = PartedEpochs(self.stage, recipe, self.optimization, ranks())
 
     @property
     def state(self) -> TrainState:
@@ -138,8 +149,10 @@ class _Trainer:
         return self.members[0].state
 
     def run(self) -> None:
+        if self.shards is not None and self.parted is not None:
+            self.parted.lead(self.model)
         self._resume()
-        if self.parted is not None:
+        if self.shards is None and self.parted is not None:
             self.parted.lead(self.model)
         while self.state.epoch < self.stage.epochs:
             for number, each in enumerate(self.members):
@@ -149,10 +162,9 @@ class _Trainer:
             self._measure()
             if self.state.epoch < self.stage.epochs:
                 self._pause()
-        tensors.check_finite(dict(self.model.named_parameters()), self.names)
-        for each, parameters in zip(self.members, self._parameters(), strict=True):
-            chosen = {"chosen.safetensors": tensors.to_bytes(each.chosen)} if each.stage.trajectory else {}
-            files = {"parameters.safetensors": tensors.to_bytes(parameters), **chosen}
+        for each, parameters, chosen in zip(self.members, *self._final(), strict=True):
+            files = {"parameters.safetensors": tensors.to_bytes(parameters)}
+            files |= {"chosen.safetensors": tensors.to_bytes(chosen)} if each.stage.trajectory else {}
             each.state.scale = self.optimization.scaler.state_dict() or None
             each.checkpointer.write(each.state, files, {"finished": True})
         self.model.eval()
@@ -160,6 +172,22 @@ class _Trainer:
     def _parameters(self) -> list[dict[str, Tensor]]:
         """Of every student, as they are now."""
         return self.students.split(tensors.parameters(self.model))
+
+    def _final(self) -> tuple[Sequence[Mapping[str, Tensor]], Sequence[Mapping[str, Tensor]]]:
+        """Of every student, its parameters, which are finite, and the chosen ones."""
+        if self.shards is not None:
+            return [self.shards.whole(False)], [self.shards.whole(True) if self.stage.trajectory else {}]
+        tensors.check_finite(dict(self.model.named_parameters()), self.names)
+        return self._parameters(), [each.chosen for each in self.members]
+
+    def _choose(self, numbers: Sequence[int]) -> None:
+        """Remember the parameters of these students as they are now."""
+        if self.shards is not None and numbers:
+            self.shards.choose()
+        elif numbers:
+            parameters = self._parameters()
+            for number in numbers:
+                self.members[number].chosen = parameters[number]
 
     def _epoch(self) -> None:
         """All batches of one epoch, or those that are left of it."""
@@ -279,12 +307,15 @@ class _Trainer:
 
         def on_batch(rows: int) -> None:
             if self.callbacks.stopping():
-                self._commit()  # all steps of the epoch are done: resuming begins with its accuracies
                 raise StoppedError("stopped while measuring accuracies")
 
         if self.stage.trajectory or self.state.epoch + 1 == self.stage.epochs:
             for name, split in self.accuracies.items():
-                logits = predict(self.model, split.inputs, self.recipe.precision, on_batch=on_batch)
+                try:
+                    logits = predict(self.model, split.inputs, self.recipe.precision, on_batch=on_batch)
+                except StoppedError:
+                    self._commit()  # all steps of the epoch are done: resuming begins with its accuracies
+                    raise
                 assert split.labels is not None
                 for each, own in zip(measured, logits if logits.ndim == 3 else [logits], strict=True):
                     each[name] = accuracy(own, split.labels, split.design.weights)
@@ -293,15 +324,17 @@ class _Trainer:
         seconds, n = (time.perf_counter() - started) / len(self.members), len(self.stage.examples)
         # the rate of the last step, which may have been another process's
         rate = self.optimization.rate(self.state.epoch, self.state.step - 1, self.state.step, self.stage.epochs)
+        best = list[int]()
         for number, (member, accuracies) in enumerate(zip(self.members, measured, strict=True)):
             state, validation, test = member.state, accuracies.get("validation"), accuracies.get("test")
             state.seconds["evaluate"] += seconds
             chosen_by = accuracies.get("score")
             epoch = Epoch(state.epoch + 1, state.loss / n, rate, validation, test, n, state.spent, chosen_by)
             if member.is_best(epoch):
-                member.chosen = self._parameters()[number]
+                best.append(number)
             self._report(member.stage, "epoch", epochs=self.stage.epochs, **epoch.record)
             state.end_epoch(epoch)
+        self._choose(best)
 
     def _report(self, stage: Stage, what: str, **more: Any) -> None:
         self.callbacks.on_event({"stage": stage.name, "what": what, **more})
@@ -321,6 +354,9 @@ class _Trainer:
 
     def _commit(self) -> None:
         """Save a checkpoint."""
+        if self.shards is not None:
+            self.checkpointer.commit_shards(self.state, self.shards.save)
+            return
         for member, content in zip(self.members, self.students.split(self.optimization.to_tensors()), strict=True):
             started, state = time.perf_counter(), member.state
             stored = tensors.to_bytes({**content, **tensors.prefixed("chosen/", member.chosen)})
@@ -333,15 +369,21 @@ class _Trainer:
         stores = [each.checkpointer.resumable() for each in self.members]
         common = [position for position in stores[0] if all(position in each for each in stores)]
         if not common:
+            self._choose(range(len(self.members)))
             return
         contents = []
         for number, (member, checkpoints) in enumerate(zip(self.members, stores, strict=True)):
-            member.state, content = member.checkpointer.resume(checkpoints[common[0]])
-            member.chosen = tensors.under("chosen/", content)
-            contents.append({name: value for name, value in content.items() if not name.startswith("chosen/")})
+            member.state, paths = member.checkpointer.resume(checkpoints[common[0]])
+            if self.shards is not None:
+                self.shards.load(paths)
+            else:
+                content = member.checkpointer.content(checkpoints[common[0]])
+                member.chosen = tensors.under("chosen/", content)
+                contents.append({name: value for name, value in content.items() if not name.startswith("chosen/")})
             if member.state.refreshes and member.stage.restore:
                 self.weights[number] = member.stage.restore(checkpoints[common[0]], member.state.refreshes[-1])
-        self.optimization.load_tensors(self.students.join(contents), self.state.scale)
+        if contents:
+            self.optimization.load_tensors(self.students.join(contents), self.state.scale)
 
 
 def _stacked(values: Sequence[Tensor]) -> Tensor:

@@ -18,7 +18,7 @@ from wdistill.training.batch import Batch
 from wdistill.training.inputs import first_row
 from wdistill.training.optimizer import Optimization
 from wdistill.training.packing import packed, unpacked
-from wdistill.training.parts import PartedBatch, Summed, parts_of
+from wdistill.training.parts import Gradients, PartedBatch, Summed, parts_of
 from wdistill.training.passes import batch_loss, plan_of, read
 from wdistill.training.predict import device_of
 from wdistill.training.randomness import key, seed_generators
@@ -46,40 +46,50 @@ class PartedEpochs:
     def __init__(self, stage: Stage, recipe: Recipe, optimization: Optimization, ranks: Ranks) -> None:
         self.stage, self.recipe, self.optimization, self.ranks = stage, recipe, optimization, ranks
         self.device = device_of(optimization.model)
-        self.batch = PartedBatch(optimization, ranks, self.device)
+        self.batch = self._batch_of(optimization)
 
     def lead(self, model: nn.Module) -> None:
         """Make the followers ready: they begin with copies of all that is here."""
         if self.ranks.size == 1:
             return
-        nothing = Examples(self.stage.examples.inputs, torch.empty(0), torch.empty(0), np.empty(0))
-        plain = replace(self.stage, examples=nothing, estimate=None, restore=None, auxiliary_loss=None, metric=None)
         again = self.stage.auxiliary_loss.again if self.stage.auxiliary_loss else None
         state, scale = tensors.to_bytes(self.optimization.to_tensors()), self.optimization.scaler.state_dict() or None
-        content = packed(Copy(plain, model, self.recipe, again, state, scale), self.stage.name)
+        content = packed(Copy(self._for_others(), model, self.recipe, again, state, scale), self.stage.name)
         self.ranks.tell("train", content, self.recipe.device)
         for error in filter(None, self.ranks.agree(None)):
             raise from_words(error)
+
+    def _for_others(self) -> Stage:
+        """The stage without what the leader keeps to itself."""
+        nothing = Examples(self.stage.examples.inputs, torch.empty(0), torch.empty(0), np.empty(0))
+        return replace(self.stage, examples=nothing, estimate=None, restore=None, auxiliary_loss=None, metric=None)
 
     def epoch(
         self, epoch: int, step: int, supervision: Supervision, stopping: Callable[[], bool]
     ) -> Iterator[tuple[Tensor, Summed]]:
         """The batches of an epoch from a step on: their rows, with the gradients of all parts in place."""
-        plan, own = plan_of(self.stage, self.recipe, epoch), slice(self.ranks.rank, None, self.ranks.size)
-        mine = [part for rows in plan[step:] for part in parts_of(rows, self.stage.parts)[own]]
-        batches = self._batches(mine)
+        plan = plan_of(self.stage, self.recipe, epoch)
+        batches = self._batches([part for rows in plan[step:] for _, part, _ in self._mine(rows)])
         for number, rows in enumerate(plan[step:], step):
             position = self.optimization.begin(self.stage, epoch, number, len(plan))
             supervised = supervision(rows)
             if supervised is None:
                 return
-            parts = parts_of(rows, self.stage.parts)
-            ends = np.cumsum([len(part) for part in parts])
             losses = [
-                self._loss(parts[i], slice(ends[i] - len(parts[i]), ends[i]), *supervised, batches, key(position, i))
-                for i in range(len(parts))[own]
+                self._loss(part, place, *supervised, batches, key(position, number))
+                for number, part, place in self._mine(rows)
             ]
-            yield rows, self.batch.gradients(len(parts), losses, stopping)
+            yield rows, self.batch.gradients(len(parts_of(rows, self.stage.parts)), losses, stopping)
+
+    def _batch_of(self, optimization: Optimization) -> Gradients:
+        return PartedBatch(optimization, self.ranks, self.device)
+
+    def _mine(self, rows: Tensor) -> list[tuple[int, Tensor, slice]]:
+        """The parts of a batch that this process computes: numbers, rows, and the places of the rows in the batch."""
+        parts = parts_of(rows, self.stage.parts)
+        ends = np.cumsum([len(part) for part in parts]).tolist()
+        numbered = [(number, min(number, len(parts) - 1)) for number in self.batch.numbers(len(parts))]
+        return [(number, parts[i], slice(ends[i] - len(parts[i]), ends[i])) for number, i in numbered]
 
     def _batches(self, mine: Sequence[Tensor]) -> Iterator[Batch]:
         """Read when the first is needed: an error then is one of a part."""
@@ -122,6 +132,9 @@ class Follower:
 
         def supervision(rows: Tensor) -> tuple[Tensor, Tensor] | None:
             order, *values = self.ranks.hear()
+            while order == "shards":
+                self.keep(*values)
+                order, *values = self.ranks.hear()
             if order == "leave":
                 return None
             targets, weights = map(torch.from_numpy, values)
@@ -129,6 +142,10 @@ class Follower:
 
         for _ in self.epochs.epoch(epoch, step, supervision, stopping):
             self.optimization.step()
+
+    def keep(self, step: str, *values: Any) -> None:
+        """What is to be done with shards, of which a copy has none (sharded.py)."""
+        raise NotImplementedError
 
     def close(self) -> None:
         self.resources.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -54,6 +55,16 @@ class Summed:
     stopping: bool  # whether a process was asked to stop
 
 
+class Gradients(Protocol):
+    """Who computes which parts of a batch, and how their gradients come together."""
+
+    def numbers(self, parts: int) -> range:
+        """Of the parts that this process computes; a number beyond the last stands for nothing."""
+
+    def gradients(self, parts: int, losses: Iterable[Callable[[], Tensor]], stopping: Callable[[], bool]) -> Summed:
+        """From the losses of this process' parts, each its share of the batch's mean."""
+
+
 class PartedBatch:
     """The gradients of batches that are cut into parts; they are left where the optimizer looks for them."""
 
@@ -63,6 +74,10 @@ class PartedBatch:
         self.trained = [parameter for parameter in modules.parameters() if parameter.requires_grad]
         self.buffers = [buffer for buffer in modules.buffers() if buffer.dtype != torch.bool]
         self.length = sum(each.numel() for each in (*self.trained, *self.buffers)) + len(self.trained) + 3
+
+    def numbers(self, parts: int) -> range:
+        """Of the parts that this process computes."""
+        return range(self.ranks.rank, parts, self.ranks.size)
 
     def gradients(self, parts: int, losses: Iterable[Callable[[], Tensor]], stopping: Callable[[], bool]) -> Summed:
         """From the losses of this process' parts, each its share of the batch's mean."""

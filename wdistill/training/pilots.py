@@ -19,6 +19,7 @@ from wdistill.training import tensors
 from wdistill.training.arm import tempered
 from wdistill.training.data import take_rows
 from wdistill.training.jobs import Lesson, TrainingJob, arm_job
+from wdistill.training.placed import placed
 from wdistill.training.predict import predict
 from wdistill.weights.equations import probabilities
 
@@ -66,8 +67,8 @@ def _pilot(job: TrainingJob, name: str, lesson: Lesson) -> TrainingJob:
 
 def _predictions(job: TrainingJob, rows: NDArray[np.int64]) -> NDArray[np.float64]:
     """Probabilities (n, K) of a trained pilot for some of the unlabeled rows."""
-    model = job.model.to(job.device)
     parameters = CheckpointStore(job.folder).read("parameters.safetensors")
-    tensors.load_parameters(model, tensors.from_bytes(parameters, job.name), job.name)
-    logits = predict(model, take_rows(job.splits["unlabeled"], rows).inputs, job.recipe.precision)
+    tensors.load_parameters(job.model, tensors.from_bytes(parameters, job.name), job.name)
+    with placed(job.model, job.device, job.sharded) as student:
+        logits = predict(student, take_rows(job.splits["unlabeled"], rows).inputs, job.recipe.precision)
     return probabilities(logits, "logits")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,11 @@ def predict(
     part, team = rows or slice(0, len(inputs)), ranks()
     if team.size == 1:
         return _checked(_logits(model, inputs, precision, part, on_batch), model)
+    if is_sharded(model):
+        team.tell("predict", packed((None, inputs, precision, part), type(model).__name__))
+        for error in filter(None, team.agree(None)):
+            raise from_words(error)
+        return _checked(_joined(_logits_together(model, inputs, precision, part, on_batch, team), part, team), model)
     team.tell("predict", packed((model, inputs, precision, part), type(model).__name__))
     failed, own = _attempt(lambda: _logits(model, inputs, precision, _share(part, team.rank, team.size), on_batch))
     said = team.agree(failed and in_words(failed))
@@ -45,24 +52,40 @@ def predict(
         raise failed
     for error in filter(None, said):
         raise from_words(error)
-    others = [team.receive(rank) for rank in range(1, team.size) if _rows(_share(part, rank, team.size))]
-    return _checked(np.concatenate([own, *others], axis=-2), model)
+    return _checked(_joined(own, part, team), model)
 
 
-def predict_share(content: bytes, team: Ranks, stopping: Callable[[], bool]) -> None:
-    """A follower's share of a prediction, for the leader."""
+def is_sharded(model: nn.Module) -> bool:
+    """Whether every process of the run has a share of the model: its passes are those of all (sharded.py)."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")  # it takes seconds to import, and nobody else does
+    return fsdp is not None and isinstance(model, fsdp.FSDPModule)
+
+
+def predict_share(content: bytes, team: Ranks, stopping: Callable[[], bool], in_shards: nn.Module | None) -> None:
+    """A follower's share of a prediction, for the leader; `in_shards`: the model that it has a share of."""
 
     def on_batch(rows: int) -> None:
         if stopping():
             raise StoppedError("stopped while a model predicted rows")
 
+    failed, sent = _attempt(lambda: unpacked(content))
+    if failed is None and sent[0] is None:
+        if not any(team.agree(None)) and in_shards is not None:
+            _, inputs, precision, part = sent
+            failed, logits = _attempt(lambda: _logits_together(in_shards, inputs, precision, part, on_batch, team))
+            if failed is None and len(logits):
+                team.send(logits)
+        return
+
     def compute() -> NDArray[np.float32] | None:
-        model, inputs, precision, part = unpacked(content)
+        if failed is not None:
+            raise failed
+        model, inputs, precision, part = sent
         own, device = _share(part, team.rank, team.size), device_for(device_of(model).type)
         return _logits(model.to(device), inputs, precision, own, on_batch) if _rows(own) else None
 
-    failed, logits = _attempt(compute)
-    if not any(team.agree(failed and in_words(failed))) and logits is not None:
+    wrong, logits = _attempt(compute)
+    if not any(team.agree(wrong and in_words(wrong))) and logits is not None:
         team.send(logits)
 
 
@@ -85,6 +108,12 @@ def _rows(part: slice) -> int:
     return int(part.stop - part.start)
 
 
+def _joined(own: NDArray[np.float32], part: slice, team: Ranks) -> NDArray[np.float32]:
+    """The leader's logits and those of the others, in their order."""
+    others = [team.receive(rank) for rank in range(1, team.size) if _rows(_share(part, rank, team.size))]
+    return np.concatenate([own, *others], axis=-2)
+
+
 def _logits(
     model: nn.Module, inputs: Inputs, precision: str, part: slice, on_batch: Callable[[int], None]
 ) -> NDArray[np.float32]:
@@ -104,6 +133,46 @@ def _logits(
     finally:
         model.train(training)
     return np.concatenate(parts, axis=-2)
+
+
+def _logits_together(
+    model: nn.Module, inputs: Inputs, precision: str, part: slice, on_batch: Callable[[int], None], team: Ranks
+) -> NDArray[np.float32]:
+    """A process' share of logits by a model that all have shares of: each makes as many passes as that with most rows.
+
+    All read before any computes: an error while one reads, or a callback that ends it, is one of all.
+    """
+    own = _share(part, team.rank, team.size)
+    orders = [torch.arange(a, min(a + GRID, own.stop)) for a in range(own.start, own.stop, GRID)]
+    most = -(-_rows(_share(part, 0, team.size)) // GRID)
+    empty = [torch.arange(part.start, min(part.start + GRID, part.stop))] * (most - len(orders))
+    batches, parts, training = iter(inputs.batches([*orders, *empty])), list[NDArray[np.float32]](), model.training
+    failed: Exception | None = None
+    model.eval()
+    try:
+        for _ in range(most):
+            if failed is None:
+                failed, batch = _attempt(partial(next, batches))
+            _refuse_if_any(failed, team)
+            try:
+                with torch.no_grad():
+                    logits = forward(model, batch, device_of(model), precision)
+            except Exception as error:
+                wrong = model_error(error, f"the model {type(model).__name__}", batch)
+                wrong.__cause__ = error
+                raise team.leave(wrong) from error
+            parts.append(logits.float().cpu().numpy())
+            failed, _ = _attempt(partial(on_batch, rows_in(batch)))
+        _refuse_if_any(failed, team)
+    finally:
+        model.train(training)
+    return np.concatenate(parts[: len(orders)]) if orders else parts[0][:0]
+
+
+def _refuse_if_any(failed: Exception | None, team: Ranks) -> None:
+    """Raise where any process has failed: its own error, or that of another."""
+    for said in filter(None, team.agree(failed and in_words(failed))):
+        raise failed or from_words(said)
 
 
 def _checked(result: NDArray[np.float32], model: nn.Module) -> NDArray[np.float32]:

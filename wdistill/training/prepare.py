@@ -41,6 +41,7 @@ from wdistill.training.identity import begin_or_resume
 from wdistill.training.inputs import concatenate, first_row
 from wdistill.training.labels import FOLDED_STUDENT
 from wdistill.training.packing import packed
+from wdistill.training.placed import check_shards
 from wdistill.training.predict import count_classes
 from wdistill.training.randomness import key, seed_generators
 from wdistill.training.ranks import ranks
@@ -149,6 +150,8 @@ def prepare(
         _check_gold_as_labeled(run, splits, teacher_module)
     for recipe in dict.fromkeys(arm.recipe(run.recipe) for arm in run.arms.values()):
         check_vid(recipe, student_module, teacher_module, splits["validation"].inputs)
+    if run.recipe.sharded:
+        check_shards(student_module)
     begin_or_resume(run, splits, models, {"teacher": teacher, "student": student}, tables, classes)
     passed_splits = splits
     if gold_as_labeled:

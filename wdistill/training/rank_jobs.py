@@ -17,14 +17,17 @@ from wdistill.training.stage import Callbacks, StoppedError
 
 
 def run_on_ranks(jobs: Sequence[TrainingJob], callbacks: Callbacks, team: Ranks, together: bool) -> None:
-    """The leader: arms one after the other, each by all processes, where `together`; all else side by side."""
-    if together and all(job.rule is not None for job in jobs):
-        for job in jobs:
+    """The leader: arms one after the other, each by all processes, where `together`, and models in shards; all else side
+    by side.
+    """
+    arms = together and all(job.rule is not None for job in jobs)
+    apart_from_others = [packed(job, job.name) for job in jobs if not (arms or job.sharded)]
+    if apart_from_others:
+        team.tell("jobs", apart_from_others)
+        train_share(apart_from_others, callbacks, team)
+    for job in jobs:
+        if arms or job.sharded:
             run_job(job, callbacks)
-        return
-    content = [packed(job, job.name) for job in jobs]
-    team.tell("jobs", content)
-    train_share(content, callbacks, team)
 
 
 def train_share(jobs: Sequence[bytes], callbacks: Callbacks, team: Ranks) -> None:

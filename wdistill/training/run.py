@@ -32,6 +32,7 @@ from wdistill.runs.recipe import Recipe, check_recipe
 from wdistill.training import input_files, tensors
 from wdistill.training.jobs import TrainingJob, torch_threads
 from wdistill.training.labels import FOLDED_STUDENT, read_classes, read_labels
+from wdistill.training.placed import placed
 from wdistill.training.predict import accuracy, device_for, predict, share_right
 from wdistill.training.rank_jobs import run_on_ranks
 from wdistill.training.ranks import ranks
@@ -171,12 +172,13 @@ class Run:
             if prepared.gold_as_labeled:
                 last["validation"] = self._out_of_fold_accuracy(prepared.splits["validation"])
             return {name: value for name, value in last.items() if value is not None}
-        model, measured = copy.deepcopy(prepared.student).to(self.device), {}  # it came trained: measure it now
-        for name in ("validation", "test"):
-            split = prepared.splits.get(name)
-            if split is not None and split.labels is not None:
-                logits = predict(model, split.inputs, self.recipe.precision)
-                measured[name] = accuracy(logits, split.labels, split.design.weights)
+        measured = {}  # it came trained: measure it now
+        with placed(copy.deepcopy(prepared.student), self.device, self.recipe.sharded) as student:
+            for name in ("validation", "test"):
+                split = prepared.splits.get(name)
+                if split is not None and split.labels is not None:
+                    logits = predict(student, split.inputs, self.recipe.precision)
+                    measured[name] = accuracy(logits, split.labels, split.design.weights)
         return measured
 
     def _out_of_fold_accuracy(self, gold: Split) -> float:

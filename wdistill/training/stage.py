@@ -75,6 +75,7 @@ class Stage:
     gold: bool = False  # of an arm: its examples hold the validation rows that its accuracy is measured on
     metric: Metric | None = None  # what the epoch is chosen by; None: accuracy
     parts: int = 1  # of a batch, whose gradients are added in order
+    sharded: bool = False  # every process has a share of the model: see sharded.py
     trajectory: bool = False  # measure accuracies after every epoch, not only the last
 
     def estimate_is_due(self, state: TrainState) -> bool:
