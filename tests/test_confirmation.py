@@ -421,7 +421,7 @@ def test_what_the_product_says_of_its_forecast_holds_on_the_lines(stored: list[L
 def test_the_widths_of_the_product_are_those_that_the_lines_need(
     parts: tuple[str, ...], product: dict[str, Unforeseen], stored: list[Line]
 ) -> None:
-    """As the first 265 trials set them; with the others, at most 0.2 points wider than all of them need."""
+    """At most 0.2 points wider than all of them need: they may grow."""
     needed = needed_widths(stored, CONFIRMING, parts)
     assert needed.keys() == product.keys()
     for metric, each in product.items():

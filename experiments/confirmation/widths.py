@@ -1,10 +1,10 @@
 """How wide the intervals of pilot students have to be: what the trials of the confirmation say of it, afterwards.
 
-The widths in wdistill/methods/pilots.py are those that the first 265 trials needed: standard deviations to either side, in
+The widths in wdistill/methods/pilots.py are those that the first 270 trials needed: standard deviations to either side, in
 tenths of a point, with which at most 2.5 % of the trials are beyond each end, for soft and for hard targets. They are kept
-while all trials need no more, and hardly less. Since the same trials set them and are inside, only what is left out speaks
-for new data: the trials of a data set, with the width that all others need. The goals of the confirmation are judged by the
-intervals in the lines, which were frozen before it.
+while all trials need no more, and at most 0.2 points less. Since the same trials set them and are inside, only what is left
+out speaks for new data: the trials of a data set, with the width that all others need. The goals of the confirmation are
+judged by the intervals in the lines, which were frozen before it.
 """
 
 from __future__ import annotations

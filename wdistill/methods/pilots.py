@@ -43,7 +43,7 @@ UNFORESEEN = {  # by metric, of pilots; of other metrics nobody knows
     "macro-f1": Unforeseen(0.019, 0.050),
 }
 UNFORESEEN_AFTER = {  # the same of final students that are judged on the unlabeled rows, which they were trained on
-    "accuracy": Unforeseen(0.011, 0.026),
+    "accuracy": Unforeseen(0.011, 0.028),
     "macro-f1": Unforeseen(0.023, 0.038),
 }
 
