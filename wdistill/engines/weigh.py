@@ -78,13 +78,16 @@ class WeighPartitions:
 
     def record(self, made: Sequence[Made], messages: list[str]) -> dict[str, Any]:
         """The same as for a file, after the same warnings."""
-        notes, source = [each.notes for each in made], self.job.source
+        source, warnings, corrections = self.job.source, dict[str, None](), dict[str, float]()
+        for notes in (each.notes for each in made):
+            warnings |= dict.fromkeys(notes["warnings"])
+            for column, correction in notes["corrections"].items():
+                corrections[column] = max(corrections.get(column, 0.0), correction)
         counts = sum_of_counts(made)
         histogram = sum_of_histograms(made)
-        for text in dict.fromkeys(text for each in notes for text in each["warnings"]):
+        for text in warnings:
             checks.warn(text)
-        for column in sorted({column for each in notes for column in each["corrections"]}):
-            source.corrections[column] = max(each["corrections"].get(column, 0.0) for each in notes)
+        source.corrections.update(sorted(corrections.items()))
         source.warn_of_scaling()
         warn_of_gold(source, counts)
         warn_if_nothing_changes(self.job, histogram)
