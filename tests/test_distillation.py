@@ -57,6 +57,7 @@ from wdistill import (
     shuffled,
     unweighted,
 )
+from wdistill.training import logits
 from wdistill.training.inputs import InMemory, MemoryMapped, Subset, materialise
 from wdistill.training.labels import read_table, table_bytes
 
@@ -483,9 +484,13 @@ def named() -> dict[str, Data]:
     }
 
 
-def test_a_table_gives_the_same_bits_in_any_form_and_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("held", [1 << 24, 100])  # predictions that are in memory at once: all of them, or hardly any
+def test_a_table_gives_the_same_bits_in_any_form_and_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
+) -> None:
     recipe = replace(MADE, student_epochs=1)
     wanted = go(table(), student, recipe)
+    monkeypatch.setattr(logits, "HELD", held)
     torch_table = {name: torch.from_numpy(values) for name, values in table().items()}
     assert students(go(torch_table, student, recipe)) == students(wanted)
     data, values = named(), table()

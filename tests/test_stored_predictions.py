@@ -145,11 +145,13 @@ def test_the_k_largest_are_a_teacher_of_distill_too(tmp_path: Path) -> None:
 
     path = stored(tmp_path / "u.parquet", UNLABELED["teacher"], top_k=3, id=UNLABELED["id"])
     splits: Any = {"validation": Rows(ids=UNLABELED["id"][:50]), "unlabeled": Rows(ids=UNLABELED["id"][50:][::-1])}
-    found = read_tables(str(path), splits, splits, 9, "probabilities")
+    found = read_tables(str(path), splits, splits, 9, "probabilities", tmp_path)
     _, whole = read(path)
+    with pytest.raises(InputError, match="8"):
+        read_tables(str(path), splits, splits, 8, "probabilities", tmp_path)
     assert (found["unlabeled"] == whole["teacher"][50:][::-1]).all() and (found["validation"] == whole["teacher"][:50]).all()
     with pytest.raises(InputError, match="--kind probabilities"):
-        read_tables(str(path), splits, splits, 9, "logits")
+        read_tables(str(path), splits, splits, 9, "logits", tmp_path)
 
 
 @pytest.mark.slow

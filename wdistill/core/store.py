@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wdistill.core.errors import BusyError, StorageError
 
@@ -304,6 +306,25 @@ def check_space(folder: Path, needed: int, what: str) -> None:
             expected=f"about {needed:,} bytes",
             remedy="free some space, or choose a folder on another disk",
         )
+
+
+def unnamed_array(folder: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array of zeros in a file without a name, on the disk of a folder that may not be there yet.
+
+    The system reads and writes its pages as they are used, and removes the file with the array or the process.
+    """
+    there = next(each for each in (folder, *folder.parents) if each.is_dir())
+    size = int(np.prod(shape)) * dtype.itemsize
+    check_space(there, size, "predictions that are too many to hold")
+    before("write", there)
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            if hasattr(os, "posix_fallocate"):  # now: a page without room would end the process later
+                os.posix_fallocate(file.fileno(), 0, size)
+            file.truncate(size)
+            return np.asarray(np.memmap(file, dtype, "r+", shape=shape))
+    except OSError as error:
+        raise storage_error(error, there) from None
 
 
 def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:

@@ -142,7 +142,7 @@ def prepare(
     )
     classes = _classes(run.recipe, splits, models)
     with_ids = {name: split for name, split in splits.items() if has_ids(passed[name])}
-    tables = read_tables(teacher, splits, with_ids, classes, run.recipe.kind) if teacher_module is None else None
+    tables = read_tables(teacher, splits, with_ids, classes, run.recipe.kind, run.folder) if teacher_module is None else None
     _check_arms(run, splits)
     names = tuple(map(str, range(classes))) if class_names is None else tuple(class_names)
     metric = _metric(run.recipe, splits["validation"], names)
