@@ -124,6 +124,15 @@ def test_every_form_of_data_comes_to_the_same(finished: Path, tmp_path: Path, fo
     assert parts == []  # ids are other ones
 
 
+@pytest.mark.slow
+def test_worker_processes_find_a_network_of_the_current_folder(finished: Path, tmp_path: Path) -> None:
+    models = {"teacher": "their_models:small", "student": "their_models:small"}
+    for workers in (1, 2):
+        run = tmp_path / str(workers)
+        assert cli.main(words(run, "--epochs", 1, "--rule", "debiased", "--workers", workers, **models)) == 0
+    assert unlike(tmp_path / "1", tmp_path / "2") == [". state"]  # which has the recipe
+
+
 def test_a_finished_run_says_so(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(words(finished, "--epochs", 2, "--refresh", 1)) == 0
     out = capsys.readouterr().out

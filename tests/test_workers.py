@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -20,6 +19,7 @@ from wdistill.core.errors import UnfinishedError
 from wdistill.core.processes import process_pool
 from wdistill.core.signals import Stop
 from wdistill.training import workers
+from wdistill.training.packing import packed
 from wdistill.training.stage import StoppedError
 from wdistill.training.workers import _in_parallel
 
@@ -57,7 +57,7 @@ def test_a_worker_that_is_stopped_as_its_job_ends_waits_for_no_other(ends: Calla
             ends()
 
         workers.run_job, workers._messages = stopped_at_the_end, SimpleNamespace(send=print)
-        workers._run_packed(pickle.dumps(None))
+        workers._run_packed(packed(None, "a job"))
 
     assert child(tmp_path, store.before, run) == 128 + signal.SIGTERM
 

@@ -166,11 +166,18 @@ def test_an_error_of_one_process_is_told_by_the_first(by_two: Path, tmp_path: Pa
     assert unlike(tmp_path / "run", by_two) == []
 
 
-def test_the_command_trains_with_two_processes_resumes_with_one_and_prints_once(tmp_path: Path) -> None:
+def test_the_command_trains_with_two_processes_resumes_with_one_and_prints_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its networks are those of a module of the current folder."""
+    network = "torch.nn.Sequential(torch.nn.Linear(6, {}), torch.nn.ReLU(), torch.nn.Linear({}, 3))"
+    lines = [f"def {name}():\n    return {network.format(n, n)}" for name, n in (("teacher", 8), ("student", 4))]
+    (tmp_path / "my_networks.py").write_text("\n".join(["import torch", *lines]))
+    monkeypatch.chdir(tmp_path)
     for name, (inputs, labels) in splits().items():
         np.savez(tmp_path / f"{name}.npz", inputs=inputs.numpy(), label=labels.numpy())
-    network = "mlp:inputs=6,classes=3,hidden="
-    words = ["wdistill", "distill", "--teacher", f"{network}8", "--student", f"{network}4", "--run", tmp_path / "run"]
+    models = ["--teacher", "my_networks:teacher", "--student", "my_networks:student"]
+    words = ["wdistill", "distill", *models, "--run", tmp_path / "run"]
     words += [word for name in splits() for word in (f"--{name}", tmp_path / f"{name}.npz")]
     words += ["--epochs", 2, "--teacher-epochs", 2, "--student-epochs", 2, "--device", "cpu"]
     done = torchrun(2, *words)

@@ -98,7 +98,8 @@ def in_words(error: Exception) -> dict[str, str]:
     """An error as text that can be sent to another process."""
     if isinstance(error, WdistillError):
         return {"kind": type(error).__name__, **{word: getattr(error, word) for word in WORDS}}
-    return {"kind": "", "what": "a process failed", "found": f"{type(error).__name__}: {error}"[:500]}
+    remedy = "run the same command again: it resumes. If that fails too, the first error above tells why"
+    return {"kind": "", "what": "a process failed", "found": f"{type(error).__name__}: {error}"[:500], "remedy": remedy}
 
 
 def from_words(said: Mapping[str, str]) -> WdistillError:

@@ -12,22 +12,33 @@ from typing import Any
 
 from wdistill.core.errors import bad_value
 
+_folders: dict[str, None] = {}  # in which modules that users named were found
+
+
+def folders_of_modules() -> tuple[str, ...]:
+    """The folders in which this process found modules that users named; other processes of a run need them, too."""
+    return tuple(_folders)
+
 
 @contextmanager
 def current_folder_importable() -> Iterator[None]:
     """Modules of the current folder can be imported inside the block."""
-    with importable(str(Path.cwd())):
+    folder = str(Path.cwd())
+    with importable(folder):
         yield
+    _folders[folder] = None
 
 
 @contextmanager
-def importable(folder: str) -> Iterator[None]:
-    """Modules of a folder can be imported inside the block."""
-    sys.path.insert(0, folder)
+def importable(*folders: str, last: bool = False) -> Iterator[None]:
+    """Modules of these folders can be imported inside the block; `last`: only those that are found nowhere else."""
+    at = len(sys.path) if last else 0
+    sys.path[at:at] = folders
     try:
         yield
     finally:
-        sys.path.remove(folder)
+        for folder in folders:
+            sys.path.remove(folder)
 
 
 def named_object(spec: str, module_name: str, name: str, expected: str) -> Any:
