@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,11 @@ from tests.distilling import MADE, QUICK, Dropping, go, seeded, student, table, 
 from tests.killing import child, differences, fingerprint, killer, operations
 from wdistill import Evidence, arm, best, compose, debiased, entropy, fidelity, oracle, shuffled, threshold, unweighted
 from wdistill.core import store
-from wdistill.core.errors import FileError
+from wdistill.core.errors import FileError, NumericalError
 from wdistill.training import logits
+from wdistill.training.inputs import InMemory
 from wdistill.training.logits import FiledLogits, most_likely, parts, whole
+from wdistill.training.predict import predict
 from wdistill.training.targets import OneHot, SoftRows, targets_on
 from wdistill.weights.confidence import Scan, scan
 from wdistill.weights.rule import Rule
@@ -46,6 +48,16 @@ SCANNED = {
 
 def sure(predictions: Any) -> Any:
     return predictions.max(axis=1)
+
+
+@dataclass
+class Powered:
+    """A confidence that has no hash."""
+
+    power: float
+
+    def __call__(self, predictions: Any) -> Any:
+        return sure(predictions) ** self.power
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -93,8 +105,22 @@ def test_scans_of_parts_give_the_weights_of_predictions(name: str) -> None:
 
 def test_what_may_look_at_predictions_is_not_given_scans() -> None:
     by_own_confidence = debiased.using(confidence=sure)
-    for rule in (by_own_confidence, Rule(sure), shuffled(by_own_confidence), compose(debiased, Rule(lambda known: known))):
+    composed = compose(debiased, Rule(lambda known: known))
+    for rule in (
+        by_own_confidence,
+        debiased.using(confidence=Powered(2.0)),
+        Rule(sure),
+        shuffled(by_own_confidence),
+        composed,
+    ):
         assert confidences_of(rule) is None
+
+
+def test_rows_of_a_part_that_cannot_be_predicted_are_named_by_their_number_among_all() -> None:
+    values = torch.zeros(600, 6)
+    values[300] = torch.nan
+    with pytest.raises(NumericalError, match=r"1 rows, first 300 \(from 0\)"):
+        predict(seeded(student, 2), InMemory(values), rows=slice(256, 512))
 
 
 @pytest.mark.usefixtures("few")

@@ -20,7 +20,7 @@ from wdistill.training.batch import Batch, call, described, logits_of, rows_in
 from wdistill.training.inputs import Inputs
 from wdistill.training.packing import packed, unpacked
 from wdistill.training.ranks import Ranks, is_launched, local_rank, ranks
-from wdistill.training.stage import StoppedError
+from wdistill.training.stage import StoppedError, told
 from wdistill.weights.equations import probabilities
 
 GRID = 128  # rows of a batch: the bits of a prediction may depend on it, so it never changes
@@ -39,20 +39,21 @@ def predict(
     """
     part, team = rows or slice(0, len(inputs)), ranks()
     if team.size == 1:
-        return _checked(_logits(model, inputs, precision, part, on_batch), model)
+        return _checked(_logits(model, inputs, precision, part, on_batch), model, part)
     if is_sharded(model):
         team.tell("predict", packed((None, inputs, precision, part), type(model).__name__))
         for error in filter(None, team.agree(None)):
             raise from_words(error)
-        return _checked(_joined(_logits_together(model, inputs, precision, part, on_batch, team), part, team), model)
+        own = _logits_together(model, inputs, precision, part, on_batch, team)
+        return _checked(_joined(own, part, team), model, part)
     team.tell("predict", packed((model, inputs, precision, part), type(model).__name__))
     failed, own = _attempt(lambda: _logits(model, inputs, precision, _share(part, team.rank, team.size), on_batch))
     said = team.agree(failed and in_words(failed))
     if failed is not None:
         raise failed
     for error in filter(None, said):
-        raise from_words(error)
-    return _checked(_joined(own, part, team), model)
+        raise told(error)
+    return _checked(_joined(own, part, team), model, part)
 
 
 def is_sharded(model: nn.Module) -> bool:
@@ -172,14 +173,14 @@ def _logits_together(
 def _refuse_if_any(failed: Exception | None, team: Ranks) -> None:
     """Raise where any process has failed: its own error, or that of another."""
     for said in filter(None, team.agree(failed and in_words(failed))):
-        raise failed or from_words(said)
+        raise failed or told(said)
 
 
-def _checked(result: NDArray[np.float32], model: nn.Module) -> NDArray[np.float32]:
-    """Logits, if they are finite."""
+def _checked(result: NDArray[np.float32], model: nn.Module, part: slice) -> NDArray[np.float32]:
+    """Logits of some rows, if they are finite."""
     if not np.isfinite(result).all():
         bad = np.flatnonzero(~np.isfinite(result).all(axis=-1).reshape(-1, result.shape[-2]).all(axis=0))
-        found = f"NaN or infinite logits in {len(bad)} rows, first {', '.join(map(str, bad[:5]))} (from 0)"
+        found = f"NaN or infinite logits in {len(bad)} rows, first {', '.join(map(str, bad[:5] + part.start))} (from 0)"
         where, remedy = type(model).__name__, "use a smaller learning rate, or precision float32"
         what, expected = "predictions are not finite", "finite logits"
         raise NumericalError(what, where=where, found=found, expected=expected, remedy=remedy)

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from wdistill.core import checks
-from wdistill.core.errors import from_words, in_words
+from wdistill.core.errors import in_words
 from wdistill.training.jobs import TrainingJob, run_job
 from wdistill.training.packing import packed, unpacked
 from wdistill.training.predict import device_for
 from wdistill.training.ranks import Ranks, apart
-from wdistill.training.stage import Callbacks, StoppedError
+from wdistill.training.stage import Callbacks, told
 
 
 def run_on_ranks(jobs: Sequence[TrainingJob], callbacks: Callbacks, team: Ranks, together: bool) -> None:
@@ -39,7 +39,7 @@ def train_share(jobs: Sequence[bytes], callbacks: Callbacks, team: Ranks) -> Non
                 run_job(replace(job, device=str(device_for(job.recipe.device))), callbacks)
         except Exception as error:
             failed = error
-    said = team.agree((failed and {**in_words(failed), "stopped": isinstance(failed, StoppedError)}, messages))
+    said = team.agree((failed and in_words(failed), messages))
     if team.rank:
         return
     for text in dict.fromkeys(text for _, others in said[1:] for text in others):
@@ -48,7 +48,7 @@ def train_share(jobs: Sequence[bytes], callbacks: Callbacks, team: Ranks) -> Non
         raise failed
     for words, _ in said[1:]:
         if words:
-            raise StoppedError(words["what"]) if words["stopped"] else from_words(words)
+            raise told(words)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from torch import Tensor
 from wdistill.core.errors import UnfinishedError, WdistillError, from_words, in_words
 from wdistill.training.packing import packed, unpacked
 
+PARTING = 0.2  # seconds that gloo's threads have at the end
 WAIT = timedelta(days=30)  # a follower waits while the leader reads; a process that dies is noticed at once
 GONE = re.compile("gloo|NCCL|[Cc]onnection")  # in what torch raises where another process is gone
 
@@ -176,6 +178,12 @@ def _connect() -> Ranks:
         group = dist.new_group(backend="gloo", timeout=WAIT)
     else:
         dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=WAIT)
-        atexit.register(dist.destroy_process_group)
+        atexit.register(_disconnect)
         group = None
     return Ranks(dist.get_rank(group), dist.get_world_size(group), group)
+
+
+def _disconnect() -> None:
+    """Leave the others, and let gloo's threads drop what they hold of Python: one that does so later aborts the process."""
+    dist.destroy_process_group()
+    time.sleep(PARTING)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from wdistill.core.errors import WdistillError
+from wdistill.core.errors import WdistillError, from_words
 from wdistill.methods.metric import Metric
 from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.runs.outcome import Epoch, Refresh, refresh_of
@@ -126,3 +126,8 @@ class StoppedError(WdistillError):
     """The training was asked to stop, and has saved its state."""
 
     exit_code = 75
+
+
+def told(said: Mapping[str, str]) -> WdistillError:
+    """The error that another process has sent; that it was asked to stop, too."""
+    return StoppedError(said["what"]) if said["kind"] == StoppedError.__name__ else from_words(said)

@@ -189,8 +189,8 @@ def confidences_of(rule: Rule[...]) -> set[Any] | None:
     """
     if not all(any(part.is_made_from(each) for each in RULES.values()) for part in rule.parts):
         return None
-    found = {entropy if part.is_made_from(fidelity) else part.filled.get("confidence", margin) for part in rule.parts}
-    return found if found <= {margin, entropy} else None
+    found = [entropy if part.is_made_from(fidelity) else part.filled.get("confidence", margin) for part in rule.parts]
+    return {*found} if all(each is margin or each is entropy for each in found) else None  # others need not have a hash
 
 
 # rules by name --------------------------------------------------------------------------------------------------------
