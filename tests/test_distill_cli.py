@@ -19,6 +19,7 @@ import wdistill
 from tests.distilling import splits, table, undrawn, unlike
 from tests.tables import write
 from wdistill import cli, load_student, read_run
+from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.training.tensors import from_bytes
 
 NAMES = ("labeled", "validation", "unlabeled", "test")
@@ -227,6 +228,16 @@ def test_runs_show_and_report(finished: Path, tmp_path: Path, capsys: pytest.Cap
     for command in (["runs", tmp_path / "none"], ["show", tmp_path], ["report", tmp_path]):
         assert "no run" in fails(capsys, *command)
     assert "not a run" in fails(capsys, "export", tmp_path, "--output", tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_show_says_that_a_run_is_not_finished(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(finished, tmp_path / "one")
+    checkpoints = CheckpointStore(tmp_path / "one")
+    checkpoints.commit({**checkpoints.state, "finished": False})
+    assert cli.main(["show", str(tmp_path / "one")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "was interrupted; done so far: debiased 2 epochs" in said and "the same command resumes" in said
 
 
 def damage(run: Path, kind: str) -> str:

@@ -26,6 +26,7 @@ def run_show(arguments: argparse.Namespace) -> None:
     from wdistill.core.progress import say
     from wdistill.report.judged import terminal_lines
     from wdistill.report.tables import terminal_table
+    from wdistill.report.words import unfinished
     from wdistill.runs.folder import damage_text, read_trials
 
     console = Console()
@@ -33,6 +34,8 @@ def run_show(arguments: argparse.Namespace) -> None:
         trials = read_trials(arguments.folder)
     for name, outcomes in trials.items():
         console.print(terminal_table(name or str(arguments.folder), outcomes))
+        for text in unfinished(outcomes):
+            console.print(f"{text} Final is the accuracy so far; the same command resumes.", markup=False, highlight=False)
         for line in terminal_lines(outcomes):
             console.print(line, markup=False, highlight=False, soft_wrap=isinstance(line, str))
         for text in filter(None, (damage_text(outcome.folder) for outcome in outcomes)):
