@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from tests.distilling import QUICK, Dropping, go, seeded, student, students, teacher
 from tests.staging import MEASURED, RECIPE, N, Stopping, by_student, made, refreshed, stage, whole
 from wdistill.core.errors import UnfinishedError, from_words, in_words
+from wdistill.training import ranks
 from wdistill.training.loop import run_stage
 from wdistill.training.losses import weighted_loss
 from wdistill.training.optimizer import Optimization
@@ -117,3 +118,13 @@ def test_errors_travel_in_words() -> None:
     error = from_words(in_words(UnfinishedError("out of memory", where="here", remedy="more")))
     assert isinstance(error, UnfinishedError) and error.where == "here" and error.remedy == "more"
     assert from_words(in_words(ZeroDivisionError("by zero"))).found == "ZeroDivisionError: by zero"
+
+
+def test_memory_that_runs_out_in_an_exchange_is_told_from_a_process_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "_left", None)
+    with pytest.raises(UnfinishedError, match="another process"), ALONE.alive():
+        raise RuntimeError("gloo: connection closed by peer")
+    with pytest.raises(UnfinishedError, match="memory ran out"), ALONE.alive():
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+    with pytest.raises(UnfinishedError, match="memory ran out"), ALONE.alive():
+        pytest.fail("a process that left an exchange enters no other")

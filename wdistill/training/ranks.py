@@ -104,6 +104,15 @@ class Ranks:
             raise _left
         try:
             yield
+        except torch.OutOfMemoryError as error:
+            lack = UnfinishedError(
+                "memory ran out",
+                where=f"process {self.rank} of {self.size} (from 0)",
+                found=str(error).splitlines()[0][:200],
+                expected="room for what the processes send each other",
+                remedy="start it again with more processes, or smaller batches; the same command resumes",
+            )
+            raise self.leave(lack) from None
         except RuntimeError as error:
             raise UnfinishedError(
                 "another process of this run is gone",
