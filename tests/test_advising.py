@@ -328,7 +328,8 @@ def test_as_many_rows_are_advised_as_bring_half_of_what_many_would() -> None:
 
 @pytest.mark.slow
 def test_labels_alone_are_told_of_where_they_beat_the_teacher() -> None:
-    assert advise(speaking(m=400, forest=4.0, second=3.0)).alone == "forest"
+    found = advise(speaking(m=400, forest=4.0, second=3.0))
+    assert found.alone == "forest" and "Labels alone beat the teacher (forest: " in "\n".join(reasons(found))
     assert advise(speaking(m=400, forest=2.0, second=2.1)).alone == ""  # no better, beyond chance
     assert advise(speaking(m=400, llm=4.0)).alone == ""  # nobody knows what it has learned from
 
