@@ -96,7 +96,7 @@ def run_correct(arguments: argparse.Namespace) -> None:
     refused = sum(record["answers"]["refused"].values())
     gold = record["gold"]
     lines = [
-        f"{arguments.output} written: {record['rows']:,} rows of the pool and {gold:,} gold rows, to be joined by id.",
+        f"{arguments.output} has {record['rows']:,} rows of the pool and {gold:,} gold rows, to be joined by id.",
         f"Targets: {record['why']}.",
         f"{record['changed']:,} rows get another class than the teacher's.",
         *([f"{refused:,} rows without a usable answer; the first by id are in its record."] if refused else []),
