@@ -380,6 +380,10 @@ def test_rows_worth_a_label_are_doubted_and_of_every_class() -> None:
     apart = -(said.mean(0) * np.log(said.mean(0))).sum(1) + (said * np.log(said)).sum(2).mean(0)
     score = -(truth * np.log(truth)).sum(axis=1) * apart
     assert np.argmax(score) == order[0] and (np.diff(score[order[:4]]) <= 0).all()
+    alone = replace(given, auxiliary={}, evidence=replace(given.evidence, student=None))
+    assert list(alone.unlabeled) == ["teacher"]
+    unsure = -(truth * np.log(truth)).sum(axis=1)
+    assert np.argmax(unsure) == worth_labeling(alone, truth)[0]  # with nobody to disagree with
     agreed = replace(given, auxiliary={}, evidence=replace(given.evidence, student=given.evidence.teacher))
     assert set(worth_labeling(agreed, truth)) == set(range(2000))  # no disagreement at all is no fault
 
