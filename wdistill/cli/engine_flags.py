@@ -30,7 +30,7 @@ def engine_of(arguments: argparse.Namespace) -> Any:
         if getattr(arguments, name) is not None and arguments.engine != engine:
             found = f"--engine {arguments.engine}" if arguments.engine else "no --engine"
             remedy = f"add --engine {engine}, or leave --{name} out"
-            raise bad_value(f"--{name} needs --engine {engine}", f"--{name}", found, f"--engine {engine}", remedy)
+            raise bad_value(f"--{name} needs --engine {engine}", "--engine", found, f"--engine {engine}", remedy)
     if arguments.workers is not None and arguments.workers < 1:
         raise bad_value("no such number of workers", "--workers", arguments.workers, "1 or more", "leave it out for 1")
     if arguments.engine == "local":
