@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +226,35 @@ def test_files_of_one_folder_name_the_same_classes(tmp_path: Path) -> None:
 def test_no_adapter_is_longer_than_150_lines() -> None:
     files = (Path(wdistill.__file__).parent / "adapters").glob("*.py")
     assert {path.name: count for path in files if (count := len(path.read_text().splitlines())) > 150} == {}
+
+
+EXTRAS = {"refresh": "torch"}  # where it has another name than the module
+ADAPTERS = [
+    "cleanlab",
+    "keras",
+    "lightgbm",
+    "lightning",
+    "refresh",
+    "sklearn",
+    "skops",
+    "skorch",
+    "torch",
+    "transformers",
+    "xgboost",
+]
+MISSING = """
+import importlib, sys
+sys.modules |= dict.fromkeys(("cleanlab", "keras", "lightgbm", "pandas", "sklearn", "torch", "xgboost"))
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(f"wdistill.adapters.{name}")
+    except ImportError as error:
+        print(error)
+"""
+
+
+def test_an_adapter_without_its_library_names_the_extra() -> None:
+    said = subprocess.run([sys.executable, "-c", MISSING, *ADAPTERS], capture_output=True, text=True, check=True).stdout
+    for name, line in zip(ADAPTERS, said.splitlines(), strict=True):
+        extra = EXTRAS.get(name, name)
+        assert re.fullmatch(rf"wdistill\.adapters\.{name} needs \w+: pip install 'wdistill\[{extra}\]'", line)

@@ -328,7 +328,8 @@ def test_as_many_rows_are_advised_as_bring_half_of_what_many_would() -> None:
 
 @pytest.mark.slow
 def test_labels_alone_are_told_of_where_they_beat_the_teacher() -> None:
-    assert advise(speaking(m=400, forest=4.0, second=3.0)).alone == "forest"
+    found = advise(speaking(m=400, forest=4.0, second=3.0))
+    assert found.alone == "forest" and "Labels alone beat the teacher (forest: " in "\n".join(reasons(found))
     assert advise(speaking(m=400, forest=2.0, second=2.1)).alone == ""  # no better, beyond chance
     assert advise(speaking(m=400, llm=4.0)).alone == ""  # nobody knows what it has learned from
 
@@ -379,6 +380,10 @@ def test_rows_worth_a_label_are_doubted_and_of_every_class() -> None:
     apart = -(said.mean(0) * np.log(said.mean(0))).sum(1) + (said * np.log(said)).sum(2).mean(0)
     score = -(truth * np.log(truth)).sum(axis=1) * apart
     assert np.argmax(score) == order[0] and (np.diff(score[order[:4]]) <= 0).all()
+    alone = replace(given, auxiliary={}, evidence=replace(given.evidence, student=None))
+    assert list(alone.unlabeled) == ["teacher"]
+    unsure = -(truth * np.log(truth)).sum(axis=1)
+    assert np.argmax(unsure) == worth_labeling(alone, truth)[0]  # with nobody to disagree with
     agreed = replace(given, auxiliary={}, evidence=replace(given.evidence, student=given.evidence.teacher))
     assert set(worth_labeling(agreed, truth)) == set(range(2000))  # no disagreement at all is no fault
 

@@ -208,6 +208,17 @@ def test_a_bar_shows_rows_of_how_many_and_a_total_that_was_guessed_too_low_grows
     assert "7 rows" in terminal.text and "None" not in terminal.text
 
 
+def test_plain_lines_say_of_how_many_and_estimate_after_a_few(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(core_progress, "QUIET", 0.0)
+    with core_progress.progress("correcting", 40, "files") as tick:
+        for _ in range(3):
+            tick(1)
+    first, second, third = capsys.readouterr().err.splitlines()
+    assert "1 of 40 files" in first and "s left" not in first + second and "3 of 40 files" in third and "s left" in third
+
+
 # bad input ------------------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -192,7 +193,8 @@ def test_the_command_writes_a_folder_that_others_read(tmp_path: Path, capsys: py
     assert cli.main(["verify", str(tmp_path / "o")]) == 0
     assert "5 of 5 files whole" in capsys.readouterr().out
     assert cli.main(["inspect", str(tmp_path / "o"), "--picture", str(tmp_path / "o.svg")]) == 0
-    assert "recalibrated" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "recalibrated" in shown and "classes, in order" in shown and ", ".join(CLASSES) in shown and "refused" in shown
     assert read_targets(tmp_path / "o").classes == CLASSES
     capsys.readouterr()
     assert cli.main(command(given, tmp_path / "o")) == 0
@@ -214,6 +216,26 @@ def test_what_an_engine_cannot_do_is_one_clear_error(tmp_path: Path, capsys: pyt
         given = Sources([str(tmp_path / "counted.parquet")], None, None)
         correct_partitions(given, str(tmp_path / "o"), AnswerOptions(label="truth"), run_here)
     assert not (tmp_path / "o").exists()
+
+
+def test_what_can_be_told_at_once_is_told_before_answers_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = in_files("label", tmp_path)
+
+    def reads(*given: Any) -> None:
+        raise AssertionError("answers are read")
+
+    monkeypatch.setattr(correct_engine, "open_pool", reads)
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / "notes.txt").write_text("mine")
+    assert "holds something else" in fail(capsys, *command(given, tmp_path / "o"))
+    assert "with --engine the output is a folder" in fail(capsys, *command(given, tmp_path / "o" / "notes.txt"))
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    for engine in ("ray", "spark"):
+        asked = [engine if word == "local" else word for word in command(given, tmp_path / "p")]
+        assert f"wdistill[{engine}]" in fail(capsys, *asked)
 
 
 def test_rows_of_another_file_of_the_pool_are_told(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_the_remedies_of_verify_bring_the_same_bytes_back(
             assert "run the command that wrote it again: what is not whole is made anew" in said
     weigh(two)
     said = capsys.readouterr().err
-    assert "nothing was left to do" not in said and ("made anew" in said or which == MANIFEST)
+    assert "nothing was left to do" not in said and (("made anew: " in said and "of 3 files" in said) or which == MANIFEST)
     assert bytes_of(two / "o") == bytes_of(two / "whole")
     assert main(["verify", str(two / "o")]) == 0
 
@@ -199,6 +199,15 @@ def test_an_interrupted_job_goes_on_where_it_was(folder: Path) -> None:
     weigh(folder, "o")
     assert bytes_of(folder / "o") == bytes_of(folder / "whole")
     assert {name: (folder / "o" / name).stat().st_mtime_ns for name in before} == before, "made once"
+
+
+def test_an_unfinished_folder_is_known_for_what_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UnfinishedError):
+        weigh(folder, "o", failing_after(3))
+    flip(folder / "o" / of(folder / "o", "part-")[0])
+    assert main(["verify", str(folder / "o")]) == 3
+    said = capsys.readouterr().out
+    assert "an unfinished folder: 2 parts done, no manifest" in said and "run the same command again" in said
 
 
 def test_a_part_that_was_damaged_meanwhile_is_made_anew(folder: Path) -> None:

@@ -256,11 +256,15 @@ def test_a_batch_is_checked_like_a_file(folder: Path) -> None:
 def test_the_command_names_what_belongs_to_an_engine(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["weigh", "--validation", str(folder / "gold.parquet"), "--unlabeled", str(folder / "u"), "--output"]
     assert main([*flags, str(folder / "o"), "--engine", "local"]) == 0
-    assert "written to" in capsys.readouterr().out
+    assert "output" in capsys.readouterr().out
     assert main([*flags, str(folder / "x"), "--workers", "2"]) == 2
-    assert "--engine local" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "--workers needs --engine local" in said and "add --engine local, or leave --workers out" in said
     assert main([*flags, str(folder / "x"), "--engine", "local", "--master", "local[2]"]) == 2
     assert "--engine spark" in capsys.readouterr().err
+    (folder / "x").write_text("mine")
+    assert main([*flags, str(folder / "x"), "--engine", "local"]) == 2
+    assert "with --engine the output is a folder" in capsys.readouterr().err and (folder / "x").read_text() == "mine"
     assert main(["verify", str(folder / "o")]) == 0
     assert f"a folder of weights, {FILES + 1} of {FILES + 1} files whole" in capsys.readouterr().out
     assert main(["inspect", str(folder / "o"), "--picture", str(folder / "w.svg")]) == 0

@@ -128,3 +128,5 @@ def test_nothing_of_ours_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "notes.txt").write_text("x")
     for path in (tmp_path, tmp_path / "notes.txt", tmp_path / "none", write(tmp_path / "v.parquet", VALIDATION)):
         assert "nothing to verify" in fail(capsys, "verify", path)
+    (tmp_path / "t.csv").write_text("id,weight\n1,1\n")
+    assert "csv, which has no record" in fail(capsys, "verify", tmp_path / "t.csv")

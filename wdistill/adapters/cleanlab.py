@@ -9,15 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-from cleanlab.rank import get_label_quality_scores
 
-from wdistill.adapters.target_table import TargetTable, check_table
+from wdistill.adapters.extras import brought_by
 from wdistill.answers.frames import as_files
 from wdistill.core import checks
 from wdistill.core.errors import bad_input, bad_value
 from wdistill.tables.formats.table import open_tables
+
+with brought_by("cleanlab", __name__):
+    import pandas as pd
+    from cleanlab.rank import get_label_quality_scores
+
+    from wdistill.adapters.target_table import TargetTable, check_table
 
 QUALITY = "label_quality"  # the column, as CleanLearning names it
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from wdistill.adapters.keras_loss import check_loss, predictions_of
-from wdistill.adapters.target_table import TargetTable, check_table
+from wdistill.adapters.extras import brought_by
 from wdistill.core import checks
 from wdistill.core.errors import bad_input, bad_value, wrong_type
 from wdistill.weights.confidence import Floats
 from wdistill.weights.evidence import Evidence
 from wdistill.weights.rule import Rule
+
+with brought_by("keras", __name__):
+    import keras
+
+    from wdistill.adapters.keras_loss import check_loss, predictions_of
+    from wdistill.adapters.target_table import TargetTable, check_table
 
 ROWS = 8  # that the loss of a model is tried on
 

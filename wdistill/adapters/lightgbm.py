@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import lightgbm
-
-from wdistill.adapters.soft_trees import cross_entropy, derivatives, initial_scores
-from wdistill.adapters.tree_student import TargetRows, TreeStudent
+from wdistill.adapters.extras import brought_by
 from wdistill.core.errors import bad_value
 from wdistill.weights.confidence import Floats
+
+with brought_by("lightgbm", __name__):
+    import lightgbm
+
+    from wdistill.adapters.soft_trees import cross_entropy, derivatives, initial_scores
+    from wdistill.adapters.tree_student import TargetRows, TreeStudent
 
 METRIC = "soft_cross_entropy"
 STOPPER = type(lightgbm.early_stopping(1))

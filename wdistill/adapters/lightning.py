@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-from lightning.pytorch import Callback
-from torch import Tensor
-from torch.utils.data import BatchSampler
-
-from wdistill.adapters.refresh import Refresh
-from wdistill.adapters.torch import apart
+from wdistill.adapters.extras import brought_by
 from wdistill.core.errors import bad_value
-from wdistill.training.batch import logits_of
-from wdistill.training.losses import weighted_loss
+
+with brought_by("lightning", __name__):
+    import torch
+    from lightning.pytorch import Callback
+    from torch import Tensor
+    from torch.utils.data import BatchSampler
+
+    from wdistill.adapters.refresh import Refresh
+    from wdistill.adapters.torch import apart
+    from wdistill.training.batch import logits_of
+    from wdistill.training.losses import weighted_loss
 
 
 class WeightedStep:

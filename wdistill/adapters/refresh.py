@@ -7,19 +7,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
-from torch import nn
-from torch.utils.data import BatchSampler, DataLoader, Dataset, SequentialSampler, default_collate
 
-from wdistill.adapters.torch import WithTargets, first_of, inputs_of
+from wdistill.adapters.extras import brought_by
 from wdistill.core import checks
 from wdistill.core.errors import bad_value, wrong_shape
-from wdistill.training.batch import logits_of
-from wdistill.training.predict import GRID, device_of
 from wdistill.weights.confidence import Floats
 from wdistill.weights.equations import probabilities
 from wdistill.weights.evidence import Evidence
 from wdistill.weights.rule import as_rule
+
+with brought_by("torch", __name__):
+    import torch
+    from torch import nn
+    from torch.utils.data import BatchSampler, DataLoader, Dataset, SequentialSampler, default_collate
+
+    from wdistill.adapters.torch import WithTargets, first_of, inputs_of
+    from wdistill.training.batch import logits_of
+    from wdistill.training.predict import GRID, device_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,22 +13,26 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
-from sklearn.metrics import accuracy_score
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from wdistill.adapters.expand import NEGLIGIBLE, expand, take
-from wdistill.adapters.sklearn_context import make_context, probabilities_of
-from wdistill.adapters.sklearn_method import check_supervision, method_of
-from wdistill.adapters.sklearn_refresh import fit_refreshed, weights_again
-from wdistill.adapters.sklearn_rows import read_rows, read_teacher
-from wdistill.adapters.sklearn_student import fit_student, fit_targets, instantiate, seed_of
-from wdistill.adapters.target_table import TargetTable
+from wdistill.adapters.extras import brought_by
 from wdistill.core import checks
 from wdistill.methods.advice import Advice, advise
 from wdistill.methods.context import one_hot
 from wdistill.weights.confidence import Floats
+
+with brought_by("sklearn", __name__):
+    from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+    from sklearn.metrics import accuracy_score
+    from sklearn.utils.metaestimators import available_if
+    from sklearn.utils.validation import _num_samples, check_is_fitted
+
+    from wdistill.adapters.expand import NEGLIGIBLE, expand, take
+    from wdistill.adapters.sklearn_context import make_context, probabilities_of
+    from wdistill.adapters.sklearn_method import check_supervision, method_of
+    from wdistill.adapters.sklearn_refresh import fit_refreshed, weights_again
+    from wdistill.adapters.sklearn_rows import read_rows, read_teacher
+    from wdistill.adapters.sklearn_student import fit_student, fit_targets, instantiate, seed_of
+    from wdistill.adapters.target_table import TargetTable
 
 __all__ = ["Distiller", "expand", "fit_student"]
 
@@ -134,9 +138,8 @@ class Distiller(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         rows = np.flatnonzero(read_rows(y).labels >= 0)
         weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
-        return float(
-            accuracy_score(np.asarray(y)[rows].tolist(), self.predict(take(X, rows)).tolist(), sample_weight=weight)
-        )
+        truth, predicted = np.asarray(y)[rows].tolist(), self.predict(take(X, rows)).tolist()
+        return float(accuracy_score(truth, predicted, sample_weight=weight))
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import get_tags  # not in 1.5

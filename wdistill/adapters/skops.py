@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
-from skops import io
-
+from wdistill.adapters.extras import brought_by
 from wdistill.core import store
 from wdistill.core.errors import FileError, bad_value, unreadable, wrong_extension
 from wdistill.core.paths import as_path, refuse_remote
+
+with brought_by("skops", __name__):
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+    from skops import io
 
 EXTENSION = ".skops"
 FAULTS = (  # of damaged archives, and of what skops makes of them

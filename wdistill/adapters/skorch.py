@@ -6,17 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from skorch import NeuralNetClassifier
-from skorch.callbacks import Callback
-from torch import Tensor, nn
-from torch.utils.data import Dataset
 
-from wdistill.adapters.refresh import Refresh
-from wdistill.adapters.target_table import TARGETS, WEIGHT
-from wdistill.adapters.torch import WithTargets, inputs_of
+from wdistill.adapters.extras import brought_by
 from wdistill.core.errors import bad_value, wrong_type
-from wdistill.training.batch import logits_of
-from wdistill.training.losses import weighted_loss
+
+with brought_by("skorch", __name__):
+    from skorch import NeuralNetClassifier
+    from skorch.callbacks import Callback
+    from torch import Tensor, nn
+    from torch.utils.data import Dataset
+
+    from wdistill.adapters.refresh import Refresh
+    from wdistill.adapters.target_table import TARGETS, WEIGHT
+    from wdistill.adapters.torch import WithTargets, inputs_of
+    from wdistill.training.batch import logits_of
+    from wdistill.training.losses import weighted_loss
 
 
 class WeightedClassifier(NeuralNetClassifier):

@@ -7,15 +7,19 @@ from numbers import Number
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.utils.data import Dataset
 
-from wdistill.adapters.target_table import TARGETS, WEIGHT, TargetTable, check_table
+from wdistill.adapters.extras import brought_by
 from wdistill.core import checks
 from wdistill.core.errors import bad_input, wrong_shape, wrong_type
-from wdistill.training.batch import LABELS
 from wdistill.weights.confidence import Floats
+
+with brought_by("torch", __name__):
+    import torch
+    from torch import Tensor
+    from torch.utils.data import Dataset
+
+    from wdistill.adapters.target_table import TARGETS, WEIGHT, TargetTable, check_table
+    from wdistill.training.batch import LABELS
 
 NOT_INPUTS = (*LABELS, "label_ids", TARGETS, WEIGHT, "id")  # names in an item that no network reads
 

@@ -6,18 +6,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-from transformers import Trainer, TrainerCallback
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
-
-from wdistill.adapters.refresh import Refresh
-from wdistill.adapters.target_table import TARGETS, WEIGHT, TargetTable
-from wdistill.adapters.torch import WithTargets, apart
-from wdistill.adapters.weights_file import load_weights, save_weights
+from wdistill.adapters.extras import brought_by
 from wdistill.core.errors import bad_value, wrong_shape
-from wdistill.training.batch import logits_of
-from wdistill.training.losses import weighted_loss
+
+with brought_by("transformers", __name__):
+    import torch
+    from torch import Tensor, nn
+    from transformers import Trainer, TrainerCallback
+    from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
+
+    from wdistill.adapters.refresh import Refresh
+    from wdistill.adapters.target_table import TARGETS, WEIGHT, TargetTable
+    from wdistill.adapters.torch import WithTargets, apart
+    from wdistill.adapters.weights_file import load_weights, save_weights
+    from wdistill.training.batch import logits_of
+    from wdistill.training.losses import weighted_loss
 
 
 class WeightedTrainer(Trainer):

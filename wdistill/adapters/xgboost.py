@@ -10,11 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import xgboost
 
-from wdistill.adapters.soft_trees import cross_entropy, derivatives, initial_scores
-from wdistill.adapters.tree_student import TargetRows, TreeStudent
+from wdistill.adapters.extras import brought_by
 from wdistill.weights.confidence import Floats
+
+with brought_by("xgboost", __name__):
+    import xgboost
+
+    from wdistill.adapters.soft_trees import cross_entropy, derivatives, initial_scores
+    from wdistill.adapters.tree_student import TargetRows, TreeStudent
 
 METRIC = "soft_cross_entropy"
 FACTOR = 2.0  # of the Hessian in XGBoost's own objective for several classes

@@ -11,7 +11,7 @@ from typing import Any
 
 from wdistill.answers.batch_files import lines_of
 from wdistill.answers.classes import Classes, plain
-from wdistill.answers.ids import text_id
+from wdistill.answers.ids import WITHOUT_IDS, ids_of_records
 from wdistill.core.errors import InputError, bad_input, empty, unreadable
 from wdistill.core.paths import refuse_remote
 from wdistill.tables.formats.nesting import DEPTH_LIMIT, Nesting
@@ -65,7 +65,8 @@ class GoldLabels:
     agreement: float | None  # share of single labels that are the majority's; None where nobody was asked twice
     tied: tuple[str, ...]  # ids without a majority, which are left out
     blank: int  # rows without any label, which are left out
-    several: tuple[Annotated, ...] = ()  # rows with two labels or more, also those without a majority
+    several: tuple[Annotated, ...]  # rows with two labels or more, also those without a majority
+    where: str  # the option that named them
 
     def said(self) -> str:
         """In one line."""
@@ -116,7 +117,7 @@ def collect(form: str, rows: Sequence[Annotated], where: str) -> GoldLabels:
         for key, counts in labels.items()
         if sum(counts.values()) > 1
     )
-    return GoldLabels(form, majority, {key: records[key] for key in majority}, agreement, tuple(tied), blank, several)
+    return GoldLabels(form, majority, {key: records[key] for key in majority}, agreement, tuple(tied), blank, several, where)
 
 
 def _refuse_repeats(rows: Sequence[Annotated], where: str) -> None:
@@ -132,27 +133,31 @@ def _refuse_repeats(rows: Sequence[Annotated], where: str) -> None:
 def annotate(form: str, records: Sequence[Record], label: str | None, key: str | None, where: str) -> Iterator[Annotated]:
     """What each record says."""
     if form == LABEL_STUDIO:
-        for row, record in enumerate(records):
+        tasks: list[tuple[Any, tuple[str, ...], Record]] = []
+        for record in records:
             try:
                 data = record.get("data") or {}
                 row_id, choices = data.get(key or "id", record.get("id")), tuple(_choices(record, label))
-                fields = {**data, "annotator": True}
+                tasks.append((row_id, choices, {**data, "annotator": True}))
             except (AttributeError, TypeError) as error:
                 found, expected = f"{type(error).__name__}: {error}", "data, and annotations with results"
                 raise bad_input("not a task of Label Studio", where, found, expected, "export the labels again") from None
-            yield Annotated(text_id(row_id, key or "id", where, row), choices, fields)
+        ids = ids_of_records([row_id for row_id, _, _ in tasks], key or "id", where, all_rows=True)
+        yield from (Annotated(each, choices, fields) for each, (_, choices, fields) in zip(ids, tasks, strict=True))
         return
     field = label or _label_field(form, records, where)
     named = key if key in records[0] else next((name for name in ("id", "custom_id") if name in records[0]), None)
     if named is None:
         expected = f"a column {key!r}" if key else "ids in a column 'id', as in the answers"
-        remedy = "name the column of the ids: --gold-id COLUMN, or --id COLUMN for answers and gold labels"
-        raise bad_input("no ids", where, f"columns {', '.join(map(str, records[0]))[:300]}", expected, remedy)
+        remedy = "name the column of the ids: --gold-id COLUMN, or --id COLUMN for answers and gold labels" + WITHOUT_IDS
+        columns = ", ".join(dict.fromkeys(str(name) for record in records for name in record))
+        raise bad_input("no ids", where, f"columns {columns}", expected, remedy)
     if not any(field in record for record in records):
         close = f"columns {', '.join(map(str, records[0]))[:300]}"
         raise bad_input(f"no column {field!r}", where, close, "the labels", "name the column of the labels: --label COLUMN")
-    for row, record in enumerate(records):
-        yield Annotated(text_id(record.get(named), named, where, row), tuple(values_of(record.get(field))), record)
+    ids = ids_of_records([record.get(named) for record in records], named, where, all_rows=True)
+    for row_id, record in zip(ids, records, strict=True):
+        yield Annotated(row_id, tuple(values_of(record.get(field))), record)
 
 
 def values_of(value: Any) -> Iterator[str]:

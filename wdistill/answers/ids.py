@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,10 @@ from pyarrow import types
 from wdistill.answers.forms import as_text
 from wdistill.core.errors import InputError, bad_input
 
+WITHOUT_IDS = (  # what to do in a table that has none
+    "; if there are none, number the rows before they are sent to the model, or put the labels into the answers, as a "
+    "column: --label COLUMN"
+)
 EXACT = 2.0**53  # from here on a float64 skips whole numbers
 
 
@@ -29,14 +34,19 @@ def text_ids(column: pa.Array, name: str, where: str, first: int) -> pa.Array:
     ids = as_text(values)
     missing = np.flatnonzero(~ids.is_valid().to_numpy(zero_copy_only=False))
     if len(missing):
-        raise _missing(len(missing), where, name, first + missing)
+        raise _missing(f"at least {len(missing):,} rows", where, name, first + missing)
     return ids
 
 
-def text_id(value: Any, name: str, where: str, row: int) -> str:
-    """The id of one record as text; `row`: its number."""
-    if value is None or value == "":
-        raise _missing(1, where, name, [row])
+def ids_of_records(values: Sequence[Any], name: str, where: str, first: int = 0, *, all_rows: bool) -> list[str]:
+    """The ids of records as text; `first`: the number of the first; `all_rows`: there are no others."""
+    missing = [row for row, value in enumerate(values, first) if value is None or value == ""]
+    if missing:
+        raise _missing(f"{'' if all_rows else 'at least '}{len(missing):,} rows", where, name, missing)
+    return [_text_id(value, name, where, row) for row, value in enumerate(values, first)]
+
+
+def _text_id(value: Any, name: str, where: str, row: int) -> str:
     if isinstance(value, float):
         if not bool(_is_exact(np.array([value]))[0]):
             raise _rounded(value, where, name, [row])
@@ -49,9 +59,9 @@ def _is_exact(numbers: np.ndarray) -> np.ndarray:
         return np.asarray((np.abs(numbers) < EXACT) & (numbers == np.rint(numbers)))
 
 
-def _missing(count: int, where: str, name: str, rows: Any) -> InputError:
+def _missing(found: str, where: str, name: str, rows: Any) -> InputError:
     remedy = "give every row an id, or leave the rows out"
-    return bad_input("rows without an id", where, f"{count} rows", f"a value in {name!r}", remedy, rows)
+    return bad_input("rows without an id", where, found, f"a value in {name!r}", remedy, rows)
 
 
 def _rounded(value: float, where: str, name: str, rows: Any) -> InputError:

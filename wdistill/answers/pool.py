@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from wdistill.answers.classes import Classes, make_classes, ordered, plain, refuse_unknown
 from wdistill.answers.drawn import Column, DrawnGold, find_drawn
 from wdistill.answers.gold_labels import Annotated, GoldLabels, collect, labels_in, read_gold_labels, values_of
-from wdistill.answers.ids import text_ids
+from wdistill.answers.ids import WITHOUT_IDS, text_ids
 from wdistill.answers.parsed import SOURCES, Parsed
 from wdistill.answers.read import BATCH, IDS, ROWS, AnswerBatch, AnswerFile, Columns, count_names, open_answers
 from wdistill.answers.request import AnswerOptions, Sources
@@ -169,7 +169,8 @@ def _check_ids(files: Sequence[AnswerFile], one_table: bool) -> None:
     counted = [file for file in files if file.counts_rows]
     if counted and not (one_table and len(files) == 1) and not counted[0].where.endswith(".npy"):
         found, expected = f"columns {', '.join(counted[0].columns)}", "ids in a column 'id', as in the gold labels"
-        raise bad_input("no ids", counted[0].where, found, expected, "name the column of the ids: --id COLUMN")
+        remedy = "name the column of the ids: --id COLUMN" + WITHOUT_IDS
+        raise bad_input("no ids", counted[0].where, found, expected, remedy)
 
 
 def _check_id_names(files: Sequence[AnswerFile], table: Table | None, gold: GoldLabels, options: AnswerOptions) -> None:
@@ -382,7 +383,6 @@ def _refuse_confidence(batch: AnswerBatch) -> None:
 
 def _gold_rows(pool: AnswerPool, found: Sequence[tuple[pa.Array, Floats, Mapping[str, pa.Array]]]) -> GoldRows:
     """The gold rows that were answered, in the order of their ids, with their texts or inputs."""
-    where = pool.files[0].where
     ids = pa.concat_arrays([part[0] for part in found]) if found else pa.array([], pa.string())
     missing = len(pool.numbers) - len(ids)
     if missing:
@@ -392,7 +392,9 @@ def _gold_rows(pool: AnswerPool, found: Sequence[tuple[pa.Array, Floats, Mapping
         if not len(ids):
             example = next((batch.parsed.ids[0].as_py() for batch in pool.batches()), None)
             remedy = "write the ids of the answers into the gold labels: they are compared as text"
-            raise bad_input("no gold row has an answer", where, text, f"ids as in the answers, such as {example!r}", remedy)
+            raise bad_input(
+                "no gold row has an answer", pool.gold.where, text, f"ids as in the answers, such as {example!r}", remedy
+            )
         checks.warn(f"{text}: they are labels alone, and tell nothing of the teacher")
     check_enough_gold(len(ids), "--gold", "use more of them")
     order = pc.sort_indices(ids)

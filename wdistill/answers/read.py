@@ -17,7 +17,7 @@ from wdistill.answers import forms
 from wdistill.answers.batch_files import BatchRow, is_batch_line, lines_of, read_batch_file
 from wdistill.answers.classes import Classes, plain
 from wdistill.answers.forms import Form, recognise
-from wdistill.answers.ids import text_id, text_ids
+from wdistill.answers.ids import ids_of_records, text_ids
 from wdistill.answers.parsed import MEASURED, REFUSED, Parsed, from_said, measured, vote
 from wdistill.answers.said import Said, read_text
 from wdistill.core.errors import FileError, InputError, bad_input, bad_value, unreadable
@@ -266,8 +266,10 @@ def _line_reader(
     (column,) = form.columns
 
     def batch(records: list[dict[str, Any]], where: str, first: int, classes: Classes, wanted: Sequence[str]) -> AnswerBatch:
-        numbered = enumerate(records, first)
-        ids = [text_id(each.get(id_column), id_column, where, row) if id_column else str(row) for row, each in numbered]
+        ids = [str(row) for row in range(first, first + len(records))]
+        if id_column is not None:
+            named = [record.get(id_column) for record in records]
+            ids = ids_of_records(named, id_column, where, first, all_rows=False)
         said = [forms.said_by(record.get(column), classes) for record in records]
         others = {name: pa.array([record.get(name) for record in records]) for name in wanted}
         return AnswerBatch(from_said(ids, said, classes), others, where, first)

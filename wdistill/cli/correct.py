@@ -95,11 +95,12 @@ def run_correct(arguments: argparse.Namespace) -> None:
     console = Console(soft_wrap=True)
     refused = sum(record["answers"]["refused"].values())
     gold = record["gold"]
+    recorded = "" if arguments.output.endswith(".csv") else "; the first by id are in its record"  # csv has none
     lines = [
-        f"{arguments.output} written: {record['rows']:,} rows of the pool and {gold:,} gold rows, to be joined by id.",
+        f"{arguments.output} has {record['rows']:,} rows of the pool and {gold:,} gold rows, to be joined by id.",
         f"Targets: {record['why']}.",
         f"{record['changed']:,} rows get another class than the teacher's.",
-        *([f"{refused:,} rows without a usable answer; the first by id are in its record."] if refused else []),
+        *([f"{refused:,} rows without a usable answer{recorded}."] if refused else []),
     ]
     for line in lines:
         console.print(line, highlight=False, markup=False)

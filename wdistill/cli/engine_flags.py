@@ -29,9 +29,8 @@ def engine_of(arguments: argparse.Namespace) -> Any:
     for name, engine in OF_ENGINE.items():
         if getattr(arguments, name) is not None and arguments.engine != engine:
             found = f"--engine {arguments.engine}" if arguments.engine else "no --engine"
-            raise bad_value(
-                "options that exclude each other", f"--{name}", found, f"--engine {engine}", "leave one of them out"
-            )
+            remedy = f"add --engine {engine}, or leave --{name} out"
+            raise bad_value(f"--{name} needs --engine {engine}", "--engine", found, f"--engine {engine}", remedy)
     if arguments.workers is not None and arguments.workers < 1:
         raise bad_value("no such number of workers", "--workers", arguments.workers, "1 or more", "leave it out for 1")
     if arguments.engine == "local":
@@ -39,11 +38,13 @@ def engine_of(arguments: argparse.Namespace) -> Any:
 
         return partial(run_here, workers=arguments.workers or 1)
     if arguments.engine == "ray":
-        from wdistill.engines.ray import run_on_ray
+        from wdistill.engines.ray import check_ray, run_on_ray
 
+        check_ray()
         return partial(run_on_ray, address=arguments.address)
     if arguments.engine == "spark":
-        from wdistill.engines.spark import run_on_spark
+        from wdistill.engines.spark import check_spark, run_on_spark
 
+        check_spark()
         return partial(run_on_spark, master=arguments.master)
     return None

@@ -76,7 +76,7 @@ def run_label(arguments: argparse.Namespace) -> None:
         record = label_partitions(arguments.teacher, arguments.unlabeled, pictures, arguments.output, options, engine)
     kept = "all" if options.top_k is None else f"the {options.top_k} largest"
     stored = f"{kept} of {record['classes']:,} classes as {options.precision}"
-    text = f"{arguments.output} written: {record['rows']:,} rows, {stored}, in the column {options.column}"
+    text = f"{arguments.output} has {record['rows']:,} rows, {stored}, in the column {options.column}"
     Console().print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 

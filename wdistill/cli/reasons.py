@@ -28,7 +28,7 @@ def _why(advice: Advice) -> Iterator[str]:
     targets, changed = advice.accuracies["corrected, expected"], advice.changes[-1].changed
     if advice.alone:
         right = f"{100 * advice.accuracies[f'{advice.alone} alone'].value:.1f} %"
-        yield f"Labels alone do better: a {KINDS[advice.alone]} is right on {right}. Try without the teacher."
+        yield f"Labels alone beat the teacher ({KINDS[advice.alone]}: {right}). Train without it, too."
     yield f"{rows_read(advice)}; intervals are 95 %."
     yield _teacher_right(advice)
     yield f"Corrected targets: {targets.percent} expected; {100 * changed.value:.1f} % of rows change class."

@@ -76,7 +76,7 @@ def run_weigh(arguments: argparse.Namespace) -> None:
         from wdistill.engines.weigh import weigh_partitions
 
         record = weigh_partitions(paths, arguments.output, read_options(flags), engine)
-    print_record(record, {"written to": arguments.output}, brief=True)
+    print_record(record, {"output": arguments.output}, brief=True)
 
 
 def fitted_and_histogram(record: dict[str, Any]) -> tuple[Any, Any]:
@@ -114,6 +114,10 @@ def print_record(record: dict[str, Any], notes: dict[str, str], *, brief: bool =
         notes = {"method": "best", "why": record["why"], "rows with another class": changed, **notes}
     elif "options" in record:
         notes = {"rule": ",".join(record["options"]["rule"]), **notes}
+    if "class_names" in record:
+        refused = record["answers"]["refused"]
+        told = ", ".join(f"{count:,} {reason}" for reason, count in refused.items())
+        notes = {"classes, in order": ", ".join(record["class_names"]), "refused answers": told or "none", **notes}
     counts = {"clipped to 1": record.get("clipped"), "rows with two equal largest classes": record.get("tied")}
     notes = {**{name: f"{count:,}" for name, count in counts.items() if count}, **notes}
     console = Console(soft_wrap=False)

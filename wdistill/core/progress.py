@@ -11,6 +11,7 @@ from typing import Protocol
 from wdistill.core.errors import printable
 
 QUIET = 5.0  # seconds between plain lines
+FEW = 3  # calls before which no time is estimated: the first file says little of the others
 
 
 class Progress(Protocol):
@@ -55,16 +56,17 @@ def _bar(what: str, total: int | None, unit: str) -> Iterator[Progress]:
 
 def _lines(what: str, total: int | None, unit: str) -> Progress:
     start = last = time.monotonic()
-    done = 0
+    done = calls = 0
 
     def tick(rows: int) -> None:
-        nonlocal done, last
-        done += rows
+        nonlocal done, calls, last
+        done, calls = done + rows, calls + 1
         now = time.monotonic()
         if now - last >= QUIET:
             last, rate = now, done / (now - start)
-            left = f", {max(0, total - done) / rate:,.0f} s left" if total else ""
-            say(f"{what}: {done:,} {unit}, {_speed(rate)} {unit}/s{left}")
+            of = f" of {max(total, done):,}" if total else ""
+            left = f", {max(0, total - done) / rate:,.0f} s left" if total and calls >= FEW else ""
+            say(f"{what}: {done:,}{of} {unit}, {_speed(rate)} {unit}/s{left}")
 
     return tick
 

@@ -25,6 +25,7 @@ from wdistill.core import checks, store
 from wdistill.core.errors import WdistillWarning, bad_value
 from wdistill.core.progress import say
 from wdistill.core.threads import one_thread
+from wdistill.engines.folder import check_output_folder
 from wdistill.engines.inputs import copies, file_to_file, table_files
 from wdistill.engines.partition import Made, NewFile, Partition, local_files, no_ids
 from wdistill.engines.run import Engine, Files, run_partitions
@@ -47,6 +48,7 @@ def correct_partitions(sources: Sources, output: str, options: AnswerOptions, en
         raise bad_value(
             "has no meaning with --engine", "--escape-formulas", "parquet files", "a .csv output", "leave it out"
         )
+    check_output_folder(output)
     files = _files(sources)
     with copies() as here, tempfile.TemporaryDirectory(prefix="wdistill-") as folder:
         gold, rows = (None if text is None else here([text])[0] for text in (sources.gold, sources.rows))

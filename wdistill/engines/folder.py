@@ -7,7 +7,6 @@ else's, and is never removed: it is refused where readers of the folder would ta
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -17,11 +16,21 @@ from pathlib import Path
 from wdistill.core import store
 from wdistill.core.errors import ConfigError, bad_value
 from wdistill.core.paths import is_passed_over
-from wdistill.core.places import Place
+from wdistill.core.places import Place, is_remote, place_of
 from wdistill.engines.partition import Made, Partition, is_whole, made_of
+from wdistill.tables.manifest import PART, RECORD
 
-RECORD = re.compile(r"_(part-[0-9]{6,}-[0-9a-f]{16})\.json")
-PART = re.compile(r"(part-[0-9]{6,}-[0-9a-f]{16})-([0-9a-f]{16})\.parquet")  # its record has the same name up to there
+
+def check_output_folder(output: str) -> None:
+    """Refuse, before anything is read, what cannot become the folder of any job: a file, or a folder of others' files."""
+    if not is_remote(output) and not Path(output).is_dir():
+        if Path(output).exists():
+            found, expected = "a file", "a folder, or a path where nothing is: with --engine the output is a folder"
+            raise bad_value("the output is no folder", f"--output {output}", found, expected, "name a folder")
+        return
+    others = [name for name in place_of(output).names() if not (PART.fullmatch(name) or is_passed_over(name))]
+    if others:
+        raise _foreign(output, others)
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,7 @@ class OutputFolder:
         files = self._files_of(earlier)
         foreign = [name for name in names if not (self._has_key(name) or name in files or is_passed_over(name))]
         if foreign:
-            raise self._foreign(foreign)
+            raise _foreign(self.where, foreign)
 
     def sweep(self, listed: Collection[str]) -> None:
         """Remove what killed processes left, and files of earlier versions of the input, each before its record."""
@@ -58,7 +67,7 @@ class OutputFolder:
         left = [name for name in names if PART.fullmatch(name) and self._has_key(name) and name not in listed]
         foreign = [name for name in left if not self._is_what_its_name_says(name)]
         if foreign:
-            raise self._foreign(foreign)
+            raise _foreign(self.where, foreign)
         for name in [*files, *left, *earlier]:
             self.place.remove(name)
 
@@ -100,7 +109,8 @@ class OutputFolder:
         with tempfile.TemporaryDirectory(prefix="wdistill-") as scratch:
             return match is not None and store.digest_file(self.place.local(name, Path(scratch))).startswith(match[2])
 
-    def _foreign(self, names: Sequence[str]) -> ConfigError:
-        found, expected = ", ".join(names[:5]), "an empty folder, or parts of the same job"
-        remedy = "move it away, or name another folder"
-        return bad_value("the output folder holds something else", self.where, found, expected, remedy)
+
+def _foreign(where: str, names: Sequence[str]) -> ConfigError:
+    found, expected = ", ".join(names[:5]), "an empty folder, or parts of the same job"
+    remedy = "move it away, or name another folder"
+    return bad_value("the output folder holds something else", where, found, expected, remedy)

@@ -24,6 +24,7 @@ from wdistill.core.places import fetch_tree, is_remote
 from wdistill.core.settings import to_json
 from wdistill.core.threads import one_thread
 from wdistill.datasets.image_folder import ImageFolder
+from wdistill.engines.folder import check_output_folder
 from wdistill.engines.inputs import partition_files, picture_groups, version_of_pictures
 from wdistill.engines.partition import Made, NewFile, Partition, local_files, naming, no_ids, refuse_changed
 from wdistill.engines.run import Engine, Files, run_partitions
@@ -42,6 +43,7 @@ def label_partitions(
     teacher: str, unlabeled: str, pictures: bool, output: str, options: LabelOptions, engine: Engine
 ) -> dict[str, Any]:
     """Run the whole job; returns the record in the manifest."""
+    check_output_folder(output)
     files = picture_groups(unlabeled) if pictures else partition_files([unlabeled], OPTION)
     here = str(Path.cwd())
     with checks.collect_warnings(WdistillWarning) as messages:
@@ -129,7 +131,10 @@ class LabelFile:
         teacher = load_teacher(self.teacher)
         if teacher.digest != self.digest:
             found = f"SHA-256 {teacher.digest or 'unknown'} of its parameters or its code"
-            remedy = "bring the same files to all machines of the engine, and load the same parameters"
+            remedy = (
+                "every process loads it by itself: where its parameters are drawn at random, load them from a file or call "
+                "torch.manual_seed first; bring the same files to all machines of the engine"
+            )
             expected = f"{self.digest or 'unknown'}, as where the job was started"
             raise bad_value("the teacher is another one in a process of the engine", self.teacher, found, expected, remedy)
         return teacher

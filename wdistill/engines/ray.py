@@ -24,6 +24,12 @@ def run_on_ray(work: Work, questions: Sequence[str], address: str | None = None)
             yield from batch["answer"].to_pylist()
 
 
+def check_ray() -> None:
+    """Refuse, before anything is read, to start without Ray."""
+    with engine_errors("ray"):
+        import ray.data  # noqa: F401
+
+
 class Answers:
     """The work, held by an actor."""
 

@@ -138,9 +138,8 @@ def _keep(engine: Engine, make: MakeFile, folder: OutputFolder, known: Mapping[s
     again = sum(result["again"] for result in run_engine(engine, KeepFile(make), partitions, "checking"))
     folder.sweep({each.file for each in listed})
     folder.remove_records()
-    done = (
-        f"{again} of {len(listed)} files were damaged or missing, and were made anew" if again else "nothing was left to do"
-    )
+    files = 1 + sum(bool(each.file) for each in listed)  # with the manifest, as `verify` counts them
+    done = f"damaged or missing, and made anew: {again} of {files} files" if again else "nothing was left to do"
     say(f"{folder.where} was finished before: {done}")
 
 

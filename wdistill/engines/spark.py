@@ -21,6 +21,7 @@ ON_THIS_MACHINE = {  # settings of a Spark that is started here: the same Python
 
 def run_on_spark(work: Work, questions: Sequence[str], master: str | None = None) -> Iterable[str]:
     """All answers, once all are there; the work is sent to every executor once."""
+    check_spark()
     with engine_errors("spark"), _session(master) as session:
         sent = session.sparkContext.broadcast(work)
 
@@ -33,6 +34,15 @@ def run_on_spark(work: Work, questions: Sequence[str], master: str | None = None
         return [row.answer for row in found]
 
 
+def check_spark() -> None:
+    """Refuse, before anything is read, to start without Spark or a Java that it runs on."""
+    with engine_errors("spark"):
+        from pyspark.sql import SparkSession
+
+        if SparkSession.getActiveSession() is None:
+            check_java()
+
+
 @contextmanager
 def _session(master: str | None) -> Iterator[Any]:
     """The session that there is, or one of our own until the end."""
@@ -42,7 +52,6 @@ def _session(master: str | None) -> Iterator[Any]:
     if existing is not None:
         yield existing
         return
-    check_java()
     builder = SparkSession.builder.appName("wdistill").config("spark.log.level", "ERROR")
     if master is not None:
         builder = builder.master(master)

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from wdistill.core import checks, store
 from wdistill.core.errors import WdistillWarning
 from wdistill.core.progress import say
+from wdistill.engines.folder import check_output_folder
 from wdistill.engines.inputs import copies, partition_files
 from wdistill.engines.partition import ROWS, Made, NewFile, Partition, answered, local_tables
 from wdistill.engines.run import Engine, Files, partitions_of, run_engine, run_partitions
@@ -48,6 +49,7 @@ OPTION = "--unlabeled"
 
 def weigh_partitions(paths: Paths, output: str, options: Options, engine: Engine) -> dict[str, Any]:
     """Run the whole job; returns the record in the manifest."""
+    check_output_folder(output)
     check_options(options, paths)
     files = partition_files(paths.unlabeled, OPTION)
     with checks.collect_warnings(WdistillWarning) as messages, copies() as here:

@@ -99,12 +99,14 @@ def worth_labeling(context: Context, truth: Floats) -> Ints:
     """The unlabeled rows (n,), most informative first, from the posterior's distributions (n, K).
 
     The score is the posterior's entropy times the disagreement of the experts (the entropy of their mean less their mean
-    entropy); classes take turns.
+    entropy); of a teacher alone, which disagrees with nobody, the entropy of its recalibrated distributions. Classes take
+    turns.
     """
     experts = list(context.unlabeled.values())
     mean = sum(experts[1:], experts[0]) / len(experts)
     disagreement = entropy(mean) - sum(entropy(expert) for expert in experts) / len(experts)
-    score, classes = entropy(truth) * np.maximum(disagreement, 0.0), truth.argmax(axis=1)
+    told = np.maximum(disagreement, 0.0) if len(experts) > 1 else 1.0
+    score, classes = entropy(truth) * told, truth.argmax(axis=1)
     by_class = np.lexsort((-score, classes))
     starts = np.searchsorted(classes[by_class], classes[by_class])
     turn = np.empty(len(score), np.int64)

@@ -43,9 +43,14 @@ def verify(path: Path) -> tuple[str, list[FileState]]:
     """What a path is, in words, and the state of every file of it."""
     for kind, is_kind, check in KINDS:
         if is_kind(path):
-            return kind, list(check(path))
+            findings = list(check(path))
+            done = sum(not finding.is_bad for finding in findings)
+            return kind.format(parts=f"{done:,} part{'' if done == 1 else 's'}"), findings
     found = "a folder with nothing of ours in it" if path.is_dir() else "another file" if path.exists() else "nothing"
     expected = "a run, a file or folder of weights, an unfinished job (OUTPUT.parts), prepared data or an exported student"
+    if path.suffix.lower() == ".csv" and path.is_file():
+        found, expected = "csv, which has no record to compare it with", "parquet or npz, which carry one"
+        raise unreadable("nothing to verify", path, found, expected, "write the table as parquet or npz")
     raise unreadable("nothing to verify", path, found, expected, "correct the path")
 
 
@@ -137,6 +142,21 @@ def _check_folder_of_weights(path: Path) -> Iterator[FileState]:
         yield FileState(path / name, "not listed", "move it away: readers of the folder take it for a part")
 
 
+def _is_unfinished_folder(path: Path) -> bool:
+    from wdistill.tables.manifest import unfinished_parts
+
+    return unfinished_parts(path) is not None
+
+
+def _check_unfinished_folder(path: Path) -> Iterator[FileState]:
+    from wdistill.tables.manifest import MANIFEST, unfinished_parts
+
+    again = "run the same command again: what is done is kept"
+    for name, whole in (unfinished_parts(path) or {}).items():
+        yield FileState(path / name, "whole") if whole else FileState(path / name, "damaged", again)
+    yield FileState(path / MANIFEST, "missing", again)
+
+
 # data sets and students -----------------------------------------------------------------------------------------------
 
 
@@ -182,6 +202,7 @@ def _has(name: str) -> Callable[[Path], bool]:
 Check = Callable[[Path], Iterator[FileState]]
 KINDS: tuple[tuple[str, Callable[[Path], Any], Check], ...] = (
     ("a folder of weights", _is_folder_of_weights, _check_folder_of_weights),
+    ("an unfinished folder: {parts} done, no manifest", _is_unfinished_folder, _check_unfinished_folder),
     ("an unfinished job", _is_parts, _check_parts),
     ("prepared data", _has(prepared.MANIFEST), _check_prepared),
     ("an exported student", _has(STUDENT), _check_student),

@@ -5,6 +5,7 @@ A folder without it is not finished. Its name begins as names do that readers of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from wdistill.core.places import Place
 
 MANIFEST = "_manifest.json"
 OURS = "the manifest of a folder that wdistill wrote with --engine"
+RECORD = re.compile(r"_(part-[0-9]{6,}-[0-9a-f]{16})\.json")  # of what was made of a partition, until there is a manifest
+PART = re.compile(r"(part-[0-9]{6,}-[0-9a-f]{16})-([0-9a-f]{16})\.parquet")  # its record has the same name up to there
 LISTED = {"input": str, "key": str, "file": str, "size": int, "sha256": str, "rows": int}  # of every part
 AGAIN = "remove it, and run the command that wrote it again: what is not whole is made anew"
 
@@ -39,6 +42,18 @@ def write_manifest(place: Place, record: dict[str, Any]) -> bool:
 def is_finished(folder: Path) -> bool:
     """Whether a local folder has a manifest."""
     return (folder / MANIFEST).is_file()
+
+
+def unfinished_parts(folder: Path) -> dict[str, bool] | None:
+    """The files of a local folder without a manifest that are done, by name: whether each is what was written; None where
+    nothing is there that a job in partitions leaves."""
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    if not any(RECORD.fullmatch(name) or PART.fullmatch(name) for name in names):
+        return None
+    records = [sealed.read_sealed(folder / name) for name in names if RECORD.fullmatch(name)]
+    made = [each for each in records if isinstance(each, dict) and {*each} >= {"file", "size", "sha256"}]
+    made = [each for each in made if each["file"] in names]
+    return {each["file"]: store.is_intact(folder / each["file"], (each["size"], each["sha256"])) for each in made}
 
 
 def check_files(folder: Path) -> Iterator[tuple[str, bool]]:
