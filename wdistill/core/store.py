@@ -319,9 +319,12 @@ def unnamed_array(folder: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) ->
     before("write", there)
     try:
         with tempfile.TemporaryFile(dir=there) as file:
-            if hasattr(os, "posix_fallocate"):  # now: a page without room would end the process later
+            if hasattr(os, "posix_fallocate"):  # room now: a page without it would end the process later
                 os.posix_fallocate(file.fileno(), 0, size)
-            file.truncate(size)
+            else:
+                for first in range(0, size, 1 << 24):
+                    file.write(bytes(min(1 << 24, size - first)))
+                file.flush()
             return np.asarray(np.memmap(file, dtype, "r+", shape=shape))
     except OSError as error:
         raise storage_error(error, there) from None
