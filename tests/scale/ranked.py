@@ -135,11 +135,11 @@ def disturb() -> None:
         at(order)
         tell(self, order, *values)
 
-    def loads(content: Any) -> Any:
+    def load(stream: Any) -> Any:
         if lost:
             lost.clear()
             raise ModuleNotFoundError("No module named 'elsewhere'")
-        return pickle.loads(content)
+        return pickle.load(stream)
 
     def hearing(self: Ranks) -> tuple[Any, ...]:
         heard = hear(self)
@@ -147,7 +147,7 @@ def disturb() -> None:
         return heard
 
     Ranks.tell, Ranks.hear = telling, hearing  # type: ignore[method-assign]
-    packing.pickle = SimpleNamespace(dumps=pickle.dumps, loads=loads)  # type: ignore[assignment]
+    packing.pickle = SimpleNamespace(dump=pickle.dump, load=load)  # type: ignore[assignment]
     rank, number = os.environ.get("RUNS_OUT", "-1 0").split()
     backward, count = Optimization.backward, iter(range(1, 10**6))
 
