@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -263,32 +264,22 @@ def examples(shape: Sequence[int], count: int = 3) -> tuple[torch.Tensor, torch.
     ids=["perceptrons", "grey networks", "networks"],
 )
 def test_students_learn_side_by_side_as_each_does_alone(make: Callable[[], Students], shape: Sequence[int]) -> None:
-    """With weights of their own, losses of their own from row 10 on, and weights that are estimated anew after an epoch."""
+    """With weights of their own, losses of their own from row 10 on, and weights that are estimated before every epoch."""
     inputs, targets, weights = examples(shape)
-    losses = [CrossEntropy(), Generalised(), Mixed(np.linspace(0.5, 1, 30), np.ones((30, 3)))]
+    special = [CrossEntropy(), Generalised(), Mixed(np.linspace(0.5, 1, 30), np.ones((30, 3)))]
+    losses = [contest.loss_from(10, each, 30) for each in special]
     torch.manual_seed(0)
     first = make()
 
     def learned(which: Sequence[int]) -> np.ndarray:
-        own, students = weights[list(which)].clone(), first.copies(len(which))
+        own, students = weights[list(which)], first.copies(len(which))
 
-        def refresh(epoch: int, now: Students) -> None:
-            own[:, 10:] = torch.from_numpy(predictions(now, inputs[10:]).max(axis=2)).float()
+        def refreshed(before: torch.Tensor, student: Students) -> torch.Tensor:
+            return torch.cat([before[:10], torch.from_numpy(predictions(student, inputs[10:])[0].max(axis=1)).float()])
 
-        chosen = [losses[s] for s in which]
-        train(
-            students,
-            inputs,
-            targets[list(which)],
-            own,
-            epochs=3,
-            seed=1,
-            batch=8,
-            rate=0.01,
-            losses=chosen,
-            first=10,
-            moved=refresh,
-        )
+        settings = {"epochs": 3, "seed": 1, "batch": 8, "rate": 0.01, "losses": [losses[s] for s in which]}
+        refreshes = [partial(refreshed, each) for each in own]
+        train(students, inputs, targets[list(which)], own, refreshes=refreshes, **settings)
         return predictions(students, inputs)
 
     together = learned(range(3))

@@ -1,4 +1,4 @@
-"""The leaderboard's stacked loop and `wdistill.distill` train the same student, up to rounding."""
+"""The leaderboard's stacked students are those that `wdistill.distill` trains, up to rounding."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from experiments.confirmation.trial import Ramp
 from experiments.leaderboard.stacked import Perceptrons, predictions, train
 from wdistill import Evidence, Recipe, distill, fidelity, oracle, unweighted
 from wdistill.training.optimizer import SCHEDULES
@@ -91,7 +92,7 @@ def by_stack(splits: dict[str, Any], rule: Any, recipe: Recipe, *, copies: int =
 @pytest.mark.parametrize("targets", ["soft", "hard"])
 @pytest.mark.parametrize("gold", ["no", "yes"])
 @pytest.mark.parametrize("rule", [unweighted, oracle, fidelity], ids=["unweighted", "zeros and ones", "fractions"])
-def test_both_loops_train_the_same_student(
+def test_the_leaderboard_trains_the_student_that_distill_trains(
     splits: dict[str, Any], rule: Any, gold: Literal["no", "yes"], targets: Literal["soft", "hard"], tmp_path: Path
 ) -> None:
     recipe = replace(RECIPE, targets=targets, validation_in_training=gold)
@@ -109,3 +110,14 @@ def test_another_seed_or_weight_is_another_student(splits: dict[str, Any]) -> No
     found = by_stack(splits, unweighted, RECIPE)[0]
     for other in (by_stack(splits, oracle, RECIPE)[0], by_stack(splits, unweighted, replace(RECIPE, seed=4))[0]):
         assert np.abs(found - other).max() > 1e-3
+
+
+def test_the_doubly_robust_target_moves_with_the_epochs() -> None:
+    """After half of the epochs: the gold row's target has half of its shift; the loss is linear in it."""
+    ramp = Ramp(torch.tensor([[0.0, 0.0], [2.0, -2.0]]), epochs=4)
+    logits, targets = torch.tensor([[0.3, -0.2], [1.0, 0.5]]), torch.tensor([[0.5, 0.5], [0.25, 0.75]])
+    rows, logs = torch.tensor([0, 1]), torch.log_softmax(logits, dim=1)
+    assert torch.allclose(ramp(logits, targets, rows), -(targets * logs).sum(1))
+    ramp.after_epoch(2)
+    moved = torch.tensor([[0.5, 0.5], [1.25, -0.25]])
+    assert torch.allclose(ramp(logits, targets, rows), -(moved * logs).sum(1))

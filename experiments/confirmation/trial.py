@@ -12,12 +12,13 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from experiments.confirmation.rivals import BASE, DOUBLY_ROBUST, FINE_TUNED, arms_of
 from experiments.confirmation.widths import FROZEN
@@ -25,13 +26,14 @@ from experiments.leaderboard.models import fitted
 from experiments.leaderboard.pools import Pool
 from experiments.leaderboard.stacked import Students, predictions, train
 from experiments.leaderboard.tasks import Task
-from experiments.leaderboard.trial import BATCH, context_of, split_rows, taught
+from experiments.leaderboard.trial import BATCH, context_of, loss_from, split_rows, taught
 from wdistill.methods.best import correct_targets
 from wdistill.methods.context import Context, Supervision, one_hot, supervise
 from wdistill.methods.crossfit import Ints
 from wdistill.methods.metric import PLAIN
 from wdistill.methods.pilots import PilotPredictions, forecast, pilot_rows
 from wdistill.methods.statistics import Interval
+from wdistill.training.losses import soft_cross_entropy
 from wdistill.weights.confidence import Floats
 
 TUNED = 0.5  # epochs of fine-tuning, as a share of those before
@@ -82,6 +84,21 @@ def trial(task: Task, root: Path | None, gold: int, number: int) -> dict[str, An
     }
 
 
+@dataclass(eq=False)
+class Ramp:
+    """The ramped doubly robust loss: the cross-entropy with targets that move by a growing share of their whole shift."""
+
+    shift: Tensor  # (n, K)
+    epochs: int
+    done: int = 0
+
+    def after_epoch(self, epoch: int) -> None:
+        self.done = epoch
+
+    def __call__(self, logits: Tensor, targets: Tensor, rows: Tensor) -> Tensor:
+        return soft_cross_entropy(logits, targets + self.done / self.epochs * self.shift[rows])
+
+
 def train_arms(
     task: Task,
     pool: Pool,
@@ -97,28 +114,15 @@ def train_arms(
     lessons = [*arms.values(), arms[BASE]]
     targets, weights = taught(pool, rows, lessons)
     start, stop, ratio = len(labeled), len(labeled) + len(validation), len(unlabeled) / len(validation)
-    own = torch.from_numpy(one_hot(pool.labels[validation], pool.classes) - context.validation["teacher"]).float()
-    plain = targets[-1, start:stop].clone()
-
-    def ramp(epoch: int, now: Students) -> None:
-        targets[-1, start:stop] = plain + epoch / task.epochs * ratio * own
-
+    shift = torch.zeros_like(targets[-1])
+    shift[start:stop] = torch.from_numpy(one_hot(pool.labels[validation], pool.classes) - context.validation["teacher"])
+    ramp = Ramp(ratio * shift, task.epochs)
     students = student.copies(len(names))
     inputs = torch.from_numpy(pool.inputs[np.concatenate(rows)])
     common: dict[str, Any] = {"seed": seed, "batch": BATCH}
-    losses = [each.loss for each in lessons]
-    train(
-        students,
-        inputs,
-        targets,
-        weights,
-        epochs=task.epochs,
-        rate=task.rate,
-        losses=losses,
-        first=stop,
-        moved=ramp,
-        **common,
-    )
+    losses = [*(loss_from(stop, each.loss, len(unlabeled)) for each in arms.values()), ramp]
+    settings = {"epochs": task.epochs, "rate": task.rate, **common}
+    train(students, inputs, targets, weights, losses=losses, after_epoch=ramp.after_epoch, **settings)
     trained = {name: students.one(place) for place, name in enumerate(names)}
     tuned = trained[BASE].copies(1)
     clean = slice(0, stop)

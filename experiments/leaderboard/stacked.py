@@ -1,20 +1,27 @@
-"""Many small students trained side by side as one model: up to rounding as if each were trained alone, since every step of
-Adam is elementwise and no layer mixes them. All see the same batches, so that every difference is paired.
+"""Many small students side by side as one model, which the product's own loop trains (wdistill/training/loop.py): up to
+rounding as if each were trained alone, since every step of Adam is elementwise and no layer mixes them. All see the same
+batches, so that every difference is paired.
 
-Up to rounding a student is also the one that `wdistill.distill` trains (tests/test_parity.py): order of rows, batches, loss
-and optimizer are the product's, which stacks small students of several arms itself (wdistill/training/stack.py). What
-differs: the schedule is the leaderboard's own (`drops`); rows that a method does not use are in the batches with weight 0,
-where `distill` leaves them out and trains methods with and without gold rows apart; students may have convolutions, and
-teachers be as wide as they like; there are no augmentation, checkpoints or accuracies after every epoch.
+What is the leaderboard's own: its layers, of which the product stacks no convolutions, and its schedule of the rate
+(`drops`). Rows that a method does not use are in the batches with weight 0, where `distill` leaves them out and trains
+methods with and without gold rows apart; there are no augmentation and no accuracies after every epoch, and checkpoints are
+in a folder that is removed at the end.
 
-The leaderboard's lines (commits 397055b and 831fff7), from before commit 0b87b41, had another random order of rows.
+The lines of the leaderboard (commits 397055b and 831fff7) and of the confirmation are from before, from loops of their own
+(tests/test_parity.py compared them with `distill`); those of the leaderboard also had another random order of rows.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,13 +29,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, conv2d, max_pool2d
 
-from wdistill.methods.context import CrossEntropy, Loss
+from wdistill.runs.outcome import Refresh
+from wdistill.runs.recipe import Recipe
+from wdistill.training.inputs import InMemory
+from wdistill.training.loop import run_stages
 from wdistill.training.optimizer import Schedule
-from wdistill.training.passes import batches_of
-from wdistill.training.randomness import key, permutation
+from wdistill.training.stack import Alone, Stack
+from wdistill.training.stage import Callbacks, Estimate, Examples, Stage
+from wdistill.weights.diagnostics import Histogram
 
 Floats = NDArray[np.float64]
-Moved = Callable[[int, "Students"], None]  # called after every epoch
+RowLosses = Callable[[Tensor, Tensor, Tensor], Tensor]  # logits (b, K), targets (b, K), row numbers (b,) → (b,)
+Refreshed = Callable[["Students"], Tensor]  # one student as it is now → weights (n,)
 
 
 class Students(nn.Module):
@@ -101,6 +113,28 @@ class Networks(Students):
         return torch.baddbmm(self.bias, maps.view(len(inputs), count, -1).permute(1, 0, 2), self.weight)
 
 
+class OnlyOne(nn.Module):
+    """A single student of the leaderboard as the product's loop trains it; inputs (b, …) → logits (b, K)."""
+
+    def __init__(self, students: Students) -> None:
+        super().__init__()
+        self.students = students
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.students(inputs)
+        return logits[0]
+
+
+@dataclass(frozen=True, eq=False)
+class SideBySide(Stack):
+    """Several of them."""
+
+    def student(self, number: int) -> nn.Module:
+        """That student by itself: its logits are (1, b, K)."""
+        assert isinstance(self.model, Students)
+        return self.model.one(number)
+
+
 def train(
     students: Students,
     inputs: Tensor,
@@ -112,34 +146,49 @@ def train(
     batch: int,
     rate: float = 1e-3,
     schedule: Schedule | None = None,
-    losses: Sequence[Loss] | None = None,
-    first: int = 0,
-    moved: Moved | None = None,
+    losses: Sequence[RowLosses | None] = (),
+    refreshes: Sequence[Refreshed | None] = (),
+    after_epoch: Callable[[int], None] = lambda epoch: None,
 ) -> None:
     """Adam: inputs (n, d), targets (S, n, K), weights (S, n). The rate follows `schedule`, or else `drops`.
 
-    `losses`: one for each student, of the rows from `first` on; the rows before have the cross-entropy.
+    `losses`: one for each student, None for the cross-entropy. `refreshes`: weights of a student before every epoch, None
+    where they stay.
     """
-    optimizer, factor = torch.optim.Adam(students.parameters(), rate, fused=True), schedule or drops
-    special = [(s, loss) for s, loss in enumerate(losses or ()) if not isinstance(loss, CrossEntropy)]
-    for epoch in range(epochs):
-        students.train()
-        batches = list(batches_of(permutation(len(inputs), key(seed, "arm", "order", epoch)), batch))
-        for step, rows in enumerate(batches):
-            for group in optimizer.param_groups:
-                group["lr"] = rate * factor(epoch + step / len(batches), epochs)
-            logits = students(inputs[rows])
-            per_row = -(targets[:, rows] * logits.log_softmax(-1)).sum(-1)
-            later = rows >= first
-            for s, loss in special:
-                other = loss(logits[s][later], targets[s, rows[later]], rows[later] - first)
-                per_row = per_row.index_put((torch.tensor(s), torch.nonzero(later)[:, 0]), other)
-            total = (weights[:, rows] * per_row).sum() / len(rows)
-            optimizer.zero_grad(set_to_none=True)
-            total.backward()
-            optimizer.step()
-        if moved:
-            moved(epoch + 1, students)
+    recipe = Recipe(epochs=epochs, batch_size=batch, rate=rate, seed=seed, checkpoint_seconds=math.inf)
+    rows, ids = InMemory(inputs), np.arange(len(inputs))
+
+    def stage(number: int) -> Stage:
+        renew = refreshes[number] if refreshes else None
+        return Stage(
+            f"student {number}",
+            Path(folder) / str(number),
+            Examples(rows, targets[number], weights[number], ids),
+            epochs,
+            order="arm",
+            schedule=schedule or drops,
+            loss=losses[number] if losses else None,
+            estimate=None if renew is None else partial(_estimate, renew),
+            every=1,
+        )
+
+    def on_event(event: Mapping[str, Any]) -> None:
+        if event["what"] == "epoch" and event["stage"] == "student 0":
+            after_epoch(event["epoch"])
+
+    with TemporaryDirectory() as folder:
+        several = SideBySide(students, students, len(students), frozenset())
+        trained = several if len(students) > 1 else Alone(OnlyOne(students))
+        run_stages([stage(s) for s in range(len(students))], trained, recipe, {}, Callbacks(on_event=on_event))
+
+
+def _estimate(renew: Refreshed, student: nn.Module, after: int) -> Estimate:
+    """The weights of one student after so many epochs, with the record that the product's loop keeps of them."""
+    alone = student.students if isinstance(student, OnlyOne) else student
+    assert isinstance(alone, Students)
+    weights = renew(alone)
+    histogram = Histogram().plus(weights.numpy())
+    return Estimate(weights, Refresh(after, histogram, None, None, 0, 0, 0.0, 0.0, 0.0, ""), {})
 
 
 def predictions(students: Students, inputs: Tensor, block: int = 4096) -> Floats:

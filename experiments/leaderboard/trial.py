@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,11 @@ from experiments.leaderboard.stacked import Students, predictions, train
 from experiments.leaderboard.statistics import KEPT
 from experiments.leaderboard.tasks import Task
 from wdistill.methods.best import correct_targets
-from wdistill.methods.context import AuxiliaryPredictions, Context, CrossEntropy, Method, Supervision, one_hot
+from wdistill.methods.context import AuxiliaryPredictions, Context, CrossEntropy, Loss, Method, Supervision, one_hot
 from wdistill.methods.crossfit import Ints, combine_folds, folds_of, normalized_exp
 from wdistill.methods.gold_plan import steps
 from wdistill.methods.guards import check_gold
+from wdistill.training.arm import LossOnUnlabeled
 from wdistill.weights.confidence import Floats
 from wdistill.weights.evidence import Evidence
 
@@ -109,17 +111,16 @@ def train_all(
     targets, weights = taught(pool, rows, different)
     students = student.copies(len(different))
 
-    def refresh(epoch: int, now: Students) -> None:
-        rules = [(s, each.refresh) for s, each in enumerate(different) if each.refresh is not None]
-        if not rules or epoch == task.epochs:
-            return
-        of_gold, of_unlabeled = (predictions(now, torch.from_numpy(pool.inputs[each])) for each in (validation, unlabeled))
-        for s, rule in rules:
-            evidence = replace(context.evidence, validation_student=of_gold[s], student=of_unlabeled[s])
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                weights[s, first:] = torch.from_numpy(rule(evidence)).float()
+    def refreshed(rule: Callable[[Evidence], Floats], before: torch.Tensor, student: Students) -> torch.Tensor:
+        of_gold, of_unlabeled = (
+            predictions(student, torch.from_numpy(pool.inputs[each]))[0] for each in (validation, unlabeled)
+        )
+        evidence = replace(context.evidence, validation_student=of_gold, student=of_unlabeled)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.cat([before[:first], torch.from_numpy(rule(evidence)).float()])
 
+    rules = [each.refresh for each in different]
     train(
         students,
         torch.from_numpy(pool.inputs[np.concatenate([labeled, validation, unlabeled])]),
@@ -129,12 +130,16 @@ def train_all(
         seed=seed,
         batch=BATCH,
         rate=task.rate,
-        losses=[each.loss for each in different],
-        first=first,
-        moved=refresh,
+        losses=[loss_from(first, each.loss, len(unlabeled)) for each in different],
+        refreshes=[rule and partial(refreshed, rule, own) for rule, own in zip(rules, weights, strict=True)],
     )
     predicted = predictions(students, torch.from_numpy(pool.test_inputs)).argmax(axis=2)
     return {name: predicted[at] for name, at in place.items()}
+
+
+def loss_from(first: int, loss: Loss, count: int) -> LossOnUnlabeled | None:
+    """A method's loss of the unlabeled rows, which are so many from `first` on; None where it is that of all others."""
+    return None if isinstance(loss, CrossEntropy) else LossOnUnlabeled(loss, first, count)
 
 
 def taught(

@@ -299,8 +299,8 @@ DEFECTS = (
     Defect(
         "the learning rate is that of the step after",
         "wdistill/training/optimizer.py",
-        """self.set_rate(self.rate(epoch, step, steps, stage.epochs))""",
-        """self.set_rate(self.rate(epoch, step + 1, steps, stage.epochs))""",
+        """self.set_rate(self.rate(stage, epoch, step, steps))""",
+        """self.set_rate(self.rate(stage, epoch, step + 1, steps))""",
         pytest_check("tests/test_stage.py::test_the_loop_does_what_the_decisions_say"),
     ),
     Defect(

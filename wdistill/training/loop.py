@@ -77,10 +77,15 @@ def batch_losses(
 ) -> Tensor:
     """The same for every student of a stack; logits and targets (S, b, K), weights (S, b) → (S,)."""
     first = stages[0]
-    if all(each.loss is None and (each.temperature, each.scale) == (first.temperature, first.scale) for each in stages):
+    plain = [s for s, each in enumerate(stages) if each.has_loss_of(first.temperature, first.scale)]
+    if len(plain) == len(stages):
         return weighted_losses(logits, targets, weights, first.temperature) * first.scale
-    students = zip(stages, logits, targets, weights, strict=True)
-    return torch.stack([batch_loss(stage, own, wanted, weight, rows, batch) for stage, own, wanted, weight in students])
+    others = [s for s in range(len(stages)) if s not in plain]
+    own = [batch_loss(stages[s], logits[s], targets[s], weights[s], rows, batch) for s in others]
+    if not plain:
+        return torch.stack(own)
+    together = weighted_losses(logits[plain], targets[plain], weights[plain], first.temperature) * first.scale
+    return torch.cat([together, torch.stack(own)])[torch.tensor([*plain, *others]).argsort()]
 
 
 @dataclass
@@ -323,7 +328,7 @@ class _Trainer:
                         each["score"] = score(self.stage.metric, own, split.labels, split.design.weights)
         seconds, n = (time.perf_counter() - started) / len(self.members), len(self.stage.examples)
         # the rate of the last step, which may have been another process's
-        rate = self.optimization.rate(self.state.epoch, self.state.step - 1, self.state.step, self.stage.epochs)
+        rate = self.optimization.rate(self.stage, self.state.epoch, self.state.step - 1, self.state.step)
         best = list[int]()
         for number, (member, accuracies) in enumerate(zip(self.members, measured, strict=True)):
             state, validation, test = member.state, accuracies.get("validation"), accuracies.get("test")

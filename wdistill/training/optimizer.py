@@ -65,10 +65,10 @@ class Optimization:
         self.scaler = torch.amp.GradScaler(device_of(model).type, enabled=recipe.precision == "float16")
         self._initial, self.seed = (recipe.rate, SCHEDULES[recipe.schedule]), recipe.seed
 
-    def rate(self, epoch: int, step: int, steps: int, epochs: int) -> float:
+    def rate(self, stage: Stage, epoch: int, step: int, steps: int) -> float:
         """The learning rate of a step."""
         rate, schedule = self._initial
-        return rate * schedule(epoch + step / steps, epochs)
+        return rate * (stage.schedule or schedule)(epoch + step / steps, stage.epochs)
 
     def set_rate(self, rate: float) -> None:
         for group in self.optimizer.param_groups:
@@ -78,7 +78,7 @@ class Optimization:
         """Set the rate and the generators of a step; returns the key of its position, from which they are seeded."""
         position = key(self.seed, stage.order, epoch, step)
         seed_generators(position, device_of(self.model))
-        self.set_rate(self.rate(epoch, step, steps, stage.epochs))
+        self.set_rate(self.rate(stage, epoch, step, steps))
         return position
 
     def zero(self) -> None:

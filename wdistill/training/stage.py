@@ -66,6 +66,7 @@ class Stage:
     order: str  # stages of the same order see the same batches, augmentation and dropout
     temperature: float = 1.0
     scale: float = 1.0  # of the cross-entropy
+    schedule: Callable[[float, int], float] | None = None  # (progress, epochs) → factor of the rate; None: the recipe's
     estimate: Callable[[nn.Module, int], Estimate] | None = None  # (student, epochs trained) → weights
     restore: Callable[[CheckpointStore, Refresh], Tensor] | None = None  # the weights of an earlier estimate, from its file
     every: int | None = None  # epochs from one estimate to the next
@@ -77,6 +78,10 @@ class Stage:
     parts: int = 1  # of a batch, whose gradients are added in order
     sharded: bool = False  # every process has a share of the model: see sharded.py
     trajectory: bool = False  # measure accuracies after every epoch, not only the last
+
+    def has_loss_of(self, temperature: float, scale: float) -> bool:
+        """Whether its loss is the cross-entropy at this temperature, times this scale."""
+        return self.loss is None and (self.temperature, self.scale) == (temperature, scale)
 
     def estimate_is_due(self, state: TrainState) -> bool:
         """Weights are estimated before the first epoch, then after every `every`-th."""
