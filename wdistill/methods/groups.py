@@ -16,13 +16,17 @@ Ints = NDArray[np.int64]
 
 
 def numbered(groups: NDArray[Any], rows: int, name: str = "groups") -> Ints:
-    """Groups (n,) of any kind, numbers or strings, as whole numbers 0 … G − 1."""
+    """Groups (n,) of any kind, numbers or strings, as whole numbers 0 … G − 1 in the order of their first rows.
+
+    So it is the same, whatever the groups are called: 2 and 10, or "10" and "2" as tables give them.
+    """
     values = checks.array(groups, name)
     checks.same_length({"rows": rows, name: len(values)})
     if values.ndim != 1 or (values.dtype.kind == "f" and not np.isfinite(values).all()):
         found, remedy = f"shape {values.shape}, dtype {values.dtype}", "give every row the id of its group"
         raise bad_input("not one group a row", name, found, "(rows,) numbers or strings, none missing", remedy)
-    return np.asarray(np.unique(values, return_inverse=True)[1], np.int64)
+    _, firsts, inverse = np.unique(values, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(firsts))[inverse], np.int64)
 
 
 def joined(first: NDArray[Any], second: NDArray[Any]) -> Ints:
