@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import html
 import json
 from contextlib import suppress
 from dataclasses import replace
@@ -21,7 +22,7 @@ from wdistill.methods.interval import estimate
 from wdistill.methods.metric import LARGEST_COST, SMALLEST_COST, cost_metric, parse_metric
 from wdistill.methods.metric_text import metric_of, read_costs, written_out
 from wdistill.methods.statistics import Interval
-from wdistill.report.judged import decisions, grids, pool_sentences, terminal_lines
+from wdistill.report.judged import decisions, grids, pool_sentences, terminal_lines, without_base
 from wdistill.report.page import page
 from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.runs.judgement import JudgedStudent, Judgement, Measured, judgement_of
@@ -105,7 +106,10 @@ def test_page_and_terminal_show_metric_decision_and_pool(found: Report) -> None:
     assert "By your metric" in text and number in text and "f1 by class" in text
     assert "best decides for class 1 from a probability of 0." in text and "knows the gold rows by heart" in text
     (sentence,) = pool_sentences([outcome])
-    assert sentence in text.replace("\u00a0", " ") and "points and" in sentence and sentence.endswith("over unweighted.")
+    assert sentence in html.unescape(text).replace("\u00a0", " ") and "points and" in sentence
+    assert sentence.endswith(
+        "over unweighted, which was not trained on the gold rows (where the interval's width was measured, both were)."
+    )
     told = {gain.metric: gain.gain for gain in outcome.judgement.pool}["f1:1"]
     left = f"of f1:1 (these rows alone leave open {told.low:+.3f} to {told.high:+.3f}; how far students are from it"
     assert left.replace("-", "−") in sentence, "an interval of a metric that no trial was judged by"
@@ -138,6 +142,19 @@ def test_without_a_metric_only_the_pool_is_judged(tmp_path: Path) -> None:
     assert (gain.arm, gain.base, gain.metric) == ("best", "unweighted-2", "accuracy"), "not the arm with gold"
     assert gain.gain.low < gain.gain.value < gain.gain.high and unlike(tmp_path / "run", tmp_path / "two") == []
     assert report.outcome.judgement == again.outcome.judgement
+    (sentence,) = pool_sentences([report.outcome])
+    assert sentence.endswith("points over unweighted-2."), "both were trained on gold"
+    assert without_base([report.outcome]) == []
+
+
+def test_a_run_of_corrected_targets_alone_says_how_to_know_what_they_gain(tmp_path: Path) -> None:
+    with undrawn():
+        report = go(recipe=QUICK, rule=[BEST], run=tmp_path / "run")
+    (sentence,) = without_base([report.outcome])
+    assert "--rule unweighted --rule best --validation-in-training yes" in sentence
+    assert sentence in list(terminal_lines([report.outcome])) and pool_sentences([report.outcome]) == []
+    assert sentence in html.unescape(page({"": [report.outcome]}, "a page")).replace("\u00a0", " ")
+    assert without_base([replace(report.outcome, state="running")]) == [], "there is time to stop it"
 
 
 def test_accuracy_as_a_metric_leaves_no_trace(tmp_path: Path) -> None:

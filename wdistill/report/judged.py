@@ -29,8 +29,28 @@ def pool_sentences(outcomes: Sequence[Outcome]) -> list[str]:
             found.setdefault((gain.arm, gain.base), {}).setdefault(gain.metric, []).append(gain)
     return [
         f"Judged by the corrected targets on {next(iter(by_metric.values()))[0].rows:,} rows of the pool, which both were "
-        f"trained on, {arm} gains {listed([_gained(*each) for each in by_metric.items()])} over {base}."
+        f"trained on, {arm} gains {listed([_gained(*each) for each in by_metric.items()])} over "
+        f"{base}{_without_gold(outcomes, base)}."
         for (arm, base), by_metric in found.items()
+    ]
+
+
+def _without_gold(outcomes: Sequence[Outcome], base: str) -> str:
+    """What is to be known of an interval whose width was measured with gold rows in both trainings."""
+    with_gold = any(outcome.arms[base].gold for outcome in outcomes if base in outcome.arms)
+    return (
+        "" if with_gold else ", which was not trained on the gold rows (where the interval's width was measured, both were)"
+    )
+
+
+def without_base(outcomes: Sequence[Outcome]) -> list[str]:
+    """Of finished runs in which nothing but corrected targets was taught: which arm would tell what they gain."""
+    arms = [arm for outcome in outcomes if outcome.state == "finished" for arm in outcome.arms.values()]
+    if not any(arm.why for arm in arms) or any(arm.rule == "unweighted" for arm in arms):
+        return []
+    return [
+        "No arm was taught the teacher's own targets, so that nothing is known of what the corrected ones gained: "
+        "--rule unweighted --rule best --validation-in-training yes trains both, in a run of its own."
     ]
 
 
@@ -139,4 +159,6 @@ def terminal_lines(outcomes: Sequence[Outcome]) -> Iterator[Table | str]:
         for line in grid.lines:
             table.add_row(*(Text(printable(cell)) for cell in line))
         yield table
-    yield from (printable(sentence) for sentence in (*decisions(outcomes), *pool_sentences(outcomes)))
+    yield from (
+        printable(sentence) for sentence in (*decisions(outcomes), *pool_sentences(outcomes), *without_base(outcomes))
+    )

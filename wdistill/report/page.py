@@ -86,7 +86,7 @@ def _setting(name: str, outcomes: Sequence[Outcome], mark: str) -> TrialGroup:
         unfinished=tuple(words.unfinished(outcomes)),
         facts=tuple(tables.facts(outcomes)),
         choices=tuple(tables.choices(outcomes)),
-        pool=tuple(judged.pool_sentences(outcomes)),
+        pool=(*judged.pool_sentences(outcomes), *judged.without_base(outcomes)),
         decisions=tuple(judged.decisions(outcomes)),
         metric=tuple(judged.grids(outcomes)),
         gold_note=tables.trained_on_gold(outcomes),
