@@ -379,6 +379,32 @@ def test_best_is_never_far_from_a_teacher_whom_nobody_betters(seed: int) -> None
 # the targets --------------------------------------------------------------------------------------------------------
 
 
+def shaped(power: float, gold: int, classes: int, n: int = 2_000) -> tuple[float, float, float]:
+    """A teacher's probabilities to this power, corrected: the targets' accuracy and log loss, and its own log loss."""
+    rng = np.random.default_rng(classes)
+    labels = rng.integers(0, classes, gold + n)
+    scores = (2.2 if classes == 3 else 3.5) * one_hot(labels, classes) + 1.2 * rng.normal(size=(gold + n, classes))
+    powers = np.exp(power * scores)
+    teacher = powers / powers.sum(axis=1, keepdims=True)
+    found = Context(Evidence(labels[:gold], teacher[:gold], None, teacher[gold:], None))
+    targets, truth, rows = best.correct_targets(found).targets.of(found.unlabeled), labels[gold:], np.arange(n)
+    losses = [-np.log(each[rows, truth]).mean() for each in (targets, teacher[gold:])]
+    return float(np.mean(targets.argmax(axis=1) == truth)), float(losses[0]), float(losses[1])
+
+
+@pytest.mark.parametrize("classes", [3, 10, 26])
+@pytest.mark.parametrize(("gold", "undone"), [(100, 0.4), (500, 0.7)])
+@pytest.mark.parametrize("power", [0.2, 5.0], ids=["too flat", "too sure"])
+def test_a_teacher_of_a_bad_shape_teaches_nearly_as_one_of_a_good_shape(
+    power: float, gold: int, undone: float, classes: int
+) -> None:
+    """As many rows are right; of the log loss that the shape costs, gold undoes this share."""
+    (right, loss, raw), (right_of_good, loss_of_good, _) = (shaped(each, gold, classes) for each in (power, 1.0))
+    assert abs(right - right_of_good) < 0.015
+    assert raw > loss_of_good + 0.05, "a good shape"
+    assert loss - loss_of_good < (1 - undone) * (raw - loss_of_good)
+
+
 @pytest.mark.parametrize("constant", [[0.2, 0.3, 0.5], [1 / 3, 1 / 3, 1 / 3]])
 def test_an_expert_that_says_the_same_of_all_rows_changes_nothing(constant: list[float]) -> None:
     found = case(m=60)
