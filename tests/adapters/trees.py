@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
@@ -18,6 +19,7 @@ from tests.adapters.answers import Answers
 from wdistill import ConfigError, InputError
 from wdistill.adapters.table import TargetTable, read_targets
 from wdistill.adapters.tree_student import TargetRows, TreeStudent
+from wdistill.training.losses import weighted_loss
 
 Array = NDArray[Any]
 Student = Callable[[], TreeStudent]
@@ -29,6 +31,10 @@ def rows(classes: int, seed: int = 0, n: int = 200) -> tuple[Array, Array, Array
     inputs = rng.integers(0, 6, (n, 4)).astype(np.float64)
     targets = rng.dirichlet(np.ones(classes), n) * 0.4 + 0.6 * np.eye(classes)[inputs[:, 0].astype(int) % classes]
     return inputs, targets, rng.integers(0, 4, n).astype(np.float64)
+
+
+def table_of(targets: Array, weight: Array) -> TargetTable:
+    return TargetTable(np.arange(len(targets)), targets, weight)
 
 
 def rows_to_stop_by() -> tuple[Array, ...]:
@@ -76,6 +82,36 @@ def assert_starts_from_the_mean(stump: Student, classes: int) -> None:
     inputs, targets, weight = rows(classes)
     mean = np.average(targets, axis=0, weights=weight)
     np.testing.assert_allclose(stump().fit(inputs, targets, weight).predict_proba(inputs), [mean] * len(inputs), atol=1e-6)
+
+
+def assert_one_round_is_the_references(
+    one_round: Callable[[Array, Array, Array, float], tuple[Array, Array, float]],
+) -> None:
+    """Two classes: each leaf of the first tree is −rate · Σ gradient / Σ Hessian of the core's own loss, and the loss that
+    the library reports is the core's.
+
+    `one_round` (inputs, targets, weight, rate) gives the leaf of every row, its log odds, and that loss, which the libraries
+    divide by Σ weight.
+    """
+    rate, (inputs, targets, weight) = 0.3, rows(2)
+    share = np.average(targets[:, 1], weights=weight)
+    first = torch.full((len(inputs),), float(np.log(share / (1 - share))), dtype=torch.float64, requires_grad=True)
+    (slopes,) = torch.autograd.grad(reference(first, targets, weight), first, create_graph=True)
+    (bends,) = torch.autograd.grad(slopes.sum(), first)
+    leaves, odds, loss = one_round(inputs, targets, weight, rate)
+    assert len(np.unique(leaves)) > 3
+    for leaf in np.unique(leaves):
+        of_leaf = torch.tensor(leaves == leaf)
+        wanted = first[of_leaf] - rate * slopes[of_leaf].sum() / bends[of_leaf].sum()
+        np.testing.assert_allclose(odds[leaves == leaf], wanted.detach(), rtol=0, atol=1e-6)
+    wanted = reference(torch.tensor(odds, dtype=torch.float64), targets, weight).item()
+    np.testing.assert_allclose(loss * weight.sum() / len(weight), wanted, rtol=0, atol=1e-6)
+
+
+def reference(odds: torch.Tensor, targets: Array, weight: Array) -> torch.Tensor:
+    """The core's weighted loss of two classes by the log odds (n,) of the second."""
+    logits = torch.stack([torch.zeros_like(odds), odds], dim=1)
+    return weighted_loss(logits, torch.tensor(targets), torch.tensor(weight))
 
 
 def assert_alone_in_a_fresh_process(fitted: TreeStudent, inputs: Array, folder: Path, code: str) -> None:
