@@ -68,6 +68,11 @@ def test_two_classes_begin_with_loss_and_gradient_of_the_core() -> None:
     trees.assert_one_round_is_the_references(one_round)
 
 
+@pytest.mark.filterwarnings("ignore:refresh:wdistill.core.errors.WdistillWarning")
+def test_a_distiller_hands_soft_targets_on() -> None:
+    trees.assert_a_distiller_hands_on_targets(student)
+
+
 @both
 def test_rows_of_weight_0_are_left_out(classes: int) -> None:
     trees.assert_weight_0_leaves_out(student, classes)

@@ -14,9 +14,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
 
 from tests.adapters.answers import Answers
 from wdistill import ConfigError, InputError
+from wdistill.adapters.sklearn import Distiller, fit_student
 from wdistill.adapters.table import TargetTable, read_targets
 from wdistill.adapters.tree_student import TargetRows, TreeStudent
 from wdistill.training.losses import weighted_loss
@@ -201,3 +204,26 @@ def assert_learns(student: Student, found: Answers) -> None:
     right_alone = (names[alone.predict(found.inputs[found.test])] == truth).mean()
     assert right > right_alone + 0.02, (right, right_alone)
     assert taught.score(found.inputs[found.test], truth) == right
+
+
+def assert_a_distiller_hands_on_targets(student: Student) -> None:
+    """To a student that takes soft targets itself they are passed as they are, with the weights."""
+    inputs, targets, _ = rows(3, n=300)
+    wrong = np.random.default_rng(3).random(300) < 0.15
+    truth = np.array(["a", "b", "c"])[(targets.argmax(axis=1) + wrong) % 3]
+    y = np.where(np.arange(300) < 90, truth, None)
+    seen = np.arange(300) < 30
+    for method, mask in (("best", None), ("paper", seen)):
+        model = Distiller(student(), method).fit(inputs, y, teacher=targets, seen_by_teacher=mask)
+        plain = student().fit(inputs, model.targets_, model.weight_)
+        assert np.array_equal(model.predict_proba(inputs), plain.predict_proba(inputs))
+        assert [*model.classes_] == [*model.student_.classes_] == ["a", "b", "c"] and {*model.predict(inputs)} <= {*"abc"}
+        assert (model.weight_ == 1).all() == (method == "best") and model.advice_.gold == (90 if mask is None else 60)
+    labels = Distiller(make_pipeline(MinMaxScaler(), student())).fit(inputs, truth)
+    assert labels.score(inputs, truth) > 0.7 and [*labels.classes_] == [*"abc"]
+    again = fit_student(student(), inputs, table_of(model.targets_, model.weight_))
+    assert np.array_equal(again.predict_proba(inputs), model.predict_proba(inputs))
+    with pytest.raises(ConfigError, match="weights cannot be refreshed"):
+        Distiller(student(), "paper", refresh=2).fit(inputs, y, teacher=targets, seen_by_teacher=seen)
+    with pytest.raises(InputError, match="other classes than targets"):
+        student().fit(inputs, targets, classes=["a", "b"])
