@@ -60,7 +60,8 @@ class Texts:
 
 
 def tweets(path: Path) -> Texts:
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    with path.open(encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
     truth, answers = (np.array([row[name] for row in rows]) for name in ("ground_truth_label", "annotation_llm"))
     return Texts([row["text"] for row in rows], truth, answers, 4, "tweets")
 

@@ -66,7 +66,7 @@ def test_tweets_have_their_truth_and_what_the_llm_answered(tmp_path: Path) -> No
             "original_label": 9,
         },
     ]
-    lines = [json.dumps(row, ensure_ascii=number == 1) for number, row in enumerate(rows)]
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]  # the second has a separator of lines within
     (tmp_path / "tweets.jsonl").write_text("\n".join([*lines, ""]), encoding="utf-8")
     given = import_module("huggingface").tweets(tmp_path / "tweets.jsonl")
     assert given.texts == ["It’s… 😊", "a\u2028b"] and (given.classes, given.name) == (4, "tweets")
