@@ -1,21 +1,26 @@
 """The parts of the documents that are made from the code: every public name, and every module with what it does.
 
-    python -m tests.docs     write docs/api.md, the tables of modules in docs/architecture.md, and that of docs/adapters.md
+    python -m tests.docs     write docs/api.md, the tables of modules in docs/architecture.md, and those of docs/adapters.md
 
-The texts are the first sentences of docstrings: to change a line here, change it there.
+The texts are the first sentences of docstrings: to change a line here, change it there. The results of examples are from
+examples/adapters/results.jsonl, which the examples write.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import wdistill
+from examples.adapters.paired import gain
 from tests.house import STEP
 
 ROOT = Path(__file__).parent.parent
@@ -36,6 +41,16 @@ TRAINERS = {  # by the example of each
     "pytorch": "PyTorch",
     "cleanlab_issues": "cleanlab",
     "snorkel_votes": "snorkel",
+}
+RESULTS_BEGIN = "<!-- results made by `python -m tests.docs` -->"
+ARGUMENTS = {"satimage": " KEEL", "phoneme": " KEEL", "tweets": " TWEETS"}  # of an example, by its data
+TEACHER, PLAIN = "the teacher itself", "teacher's targets + gold"
+ARMS = {  # column → the names that examples have for it
+    "teacher itself": (TEACHER,),
+    "teacher's targets": (PLAIN,),
+    "best targets": ("best targets", "best"),
+    "best, of other rows": ("best targets, of other rows",),
+    "labels alone": ("labels of gold", "labels of gold and of the teacher's rows", "gold alone"),
 }
 FURTHER = ("lite0",)  # examples of a trainer that has another one in the table
 CHAPTERS = {  # rooms, in the order of a reader who begins with what people hold
@@ -197,12 +212,72 @@ def traps_in(file: str) -> tuple[str, ...]:
     return ()
 
 
+# ------------------------------------------------------------------------------------------- what the examples have printed
+
+
+def trials_of_examples() -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """The trials that examples wrote, by example and data, in the order of the trainers."""
+    lines = [json.loads(line) for line in (EXAMPLES / "results.jsonl").read_text().splitlines()]
+    lines.sort(key=lambda line: [*TRAINERS].index(line["example"]))
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for line in lines:
+        found.setdefault((line["example"], line["data"]), []).append(line)
+    return found
+
+
+def results() -> str:
+    """Two tables: students by what they are taught, and comparisons of other kinds."""
+    wide, other, found = [], [], trials_of_examples()
+    for (example, data), trials in found.items():
+        base, arms = (
+            trials[0]["base"],
+            {arm: [each["accuracies"][arm] for each in trials] for arm in trials[0]["accuracies"]},
+        )
+        where = f"`python examples/adapters/{example}.py{ARGUMENTS.get(data, '')}` | {data}"
+        columns = {name: next((arm for arm in names if arm in arms), "") for name, names in ARMS.items()}
+        if base == PLAIN:
+            wide.append(f"| {where} | {' | '.join(shown_arm(arms, arm) for arm in columns.values())} |")
+        for arm in [each for each in arms if each != base and (base != PLAIN or each not in columns.values())]:
+            other.append(f"| {where} | {arm} | {base}, {mean(arms[base])} | {better(arms[arm], arms[base])} |")
+    (processors, commits), counts = told(found), {len(trials) for trials in found.values()}
+    heads = [["command", "data", *ARMS], ["command", "data", "arm", "over", "points"]]
+    tables = [[f"| {' | '.join(head)} |", "|---" * len(head) + "|"] for head in heads]
+    said = f"Means over {' or '.join(map(str, sorted(counts)))} trials ± standard error. {processors}, commit {commits}."
+    return "\n".join([*tables[0], *wide, "", *tables[1], *other, "", said, ""])
+
+
+def shown_arm(arms: dict[str, list[float]], arm: str) -> str:
+    """The accuracy of the teacher and of its targets; of other arms, how much better they are than these."""
+    if not arm:
+        return ""
+    return mean(arms[arm]) if arm in (TEACHER, PLAIN) else better(arms[arm], arms[PLAIN])
+
+
+def better(values: list[float], known: list[float]) -> str:
+    return gain(values, known).replace("-", "−")
+
+
+def mean(values: list[float]) -> str:
+    return f"{100 * np.mean(values):.2f}"
+
+
+def told(found: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
+    """On which processors and at which commits."""
+    lines = [line for trials in found.values() for line in trials]
+    return [" and ".join(sorted({line[name] for line in lines})) for name in ("processor", "commit")]
+
+
+def adapters() -> str:
+    page = filled(ADAPTERS.read_text(), TRAINERS_BEGIN, trainers())
+    return filled(page, RESULTS_BEGIN, results())
+
+
 def pages() -> dict[Path, Callable[[], str]]:
     """What is made, by file."""
     return {
         API: api,
         ARCHITECTURE: lambda: filled(ARCHITECTURE.read_text(), BEGIN, modules()),
-        ADAPTERS: lambda: filled(ADAPTERS.read_text(), TRAINERS_BEGIN, trainers()),
+        ADAPTERS: adapters,
     }
 
 

@@ -83,7 +83,10 @@ def test_every_error_says_where_what_was_found_what_was_expected_and_what_to_do(
     assert lacking == []
 
 
-HEAVY = ("torch", "numba", "pyarrow", "matplotlib", "scipy", "PIL", "rich")
+HEAVY = (
+    *("torch", "numba", "pyarrow", "matplotlib", "scipy", "PIL", "rich", "sklearn", "pandas", "ray", "pyspark"),
+    *("transformers", "lightgbm", "xgboost", "keras", "lightning", "skorch", "cleanlab", "snorkel"),
+)
 
 
 def test_import_needs_no_heavy_library() -> None:

@@ -62,6 +62,15 @@ def test_every_trainer_has_an_example_of_three_lines_at_most_and_names_what_it_c
         assert 1 <= len(docs.lines_in(file)) <= 3 and len(docs.traps_in(file)) >= 2, file
 
 
+def test_the_results_of_every_trainer_are_whole_trials_of_a_commit_without_changes() -> None:
+    found = docs.trials_of_examples()
+    assert {example for example, _ in found} == {*docs.TRAINERS}
+    for where, trials in found.items():
+        assert [each["trial"] for each in trials] == [*range(len(trials))] and len(trials) > 1, where
+        assert len({(each["base"], each["commit"], *each["accuracies"]) for each in trials}) == 1, where
+        assert re.fullmatch(r"[0-9a-f]{12}", trials[0]["commit"]), where
+
+
 def test_the_picture_of_the_rooms_is_the_order_that_is_tested() -> None:
     assert " ← ".join(step[0] if len(step) == 1 else f"{{ {' | '.join(step)} }}" for step in STEPS) in architecture()
 

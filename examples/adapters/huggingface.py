@@ -56,12 +56,14 @@ class Texts:
     labels: np.ndarray
     answers: np.ndarray
     classes: int
+    name: str
 
 
 def tweets(path: Path) -> Texts:
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    with path.open(encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
     truth, answers = (np.array([row[name] for row in rows]) for name in ("ground_truth_label", "annotation_llm"))
-    return Texts([row["text"] for row in rows], truth, answers, 4)
+    return Texts([row["text"] for row in rows], truth, answers, 4, "tweets")
 
 
 def made_up(rows: int = 900) -> Texts:
@@ -77,7 +79,7 @@ def made_up(rows: int = 900) -> Texts:
         for k in labels
     ]
     wrong = random.random(rows) < np.where(labels == 1, 0.1, 0.4)
-    return Texts(texts, labels, np.where(wrong, 1 - labels, labels), 2)
+    return Texts(texts, labels, np.where(wrong, 1 - labels, labels), 2, "made-up reviews")
 
 
 def tokenizer_of(texts: list[str]) -> PreTrainedTokenizerFast:
@@ -143,7 +145,7 @@ def trials(given: Texts) -> str:
             arms.setdefault(arm, []).append(right(student, given, test))
         arms.setdefault("the teacher itself", []).append(float(np.mean(given.answers[test] == given.labels[test])))
     rows = f"{len(pool):,} rows of the teacher, 100 of gold, {len(test):,} of the test, {len(TRIALS)} trials"
-    return f"{given.classes} classes, {rows}\n\n{paired(arms, BASE)}\n"
+    return f"{given.classes} classes, {rows}\n\n{paired(arms, BASE, given.name)}\n"
 
 
 if __name__ == "__main__":

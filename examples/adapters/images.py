@@ -65,4 +65,4 @@ def trials(train: Callable[[Any, np.ndarray, int], Predict]) -> str:
             arms.setdefault(arm, []).append(float(np.mean(predict(IMAGES[test]) == LABELS[test])))
         arms.setdefault("the teacher itself", []).append(float(np.mean(said[test].argmax(1) == LABELS[test])))
     rows = f"{len(pool):,} rows of the teacher, {GOLD} of gold, {TEST} of the test, {len(TRIALS)} trials"
-    return f"digits: 10 classes, {rows}\n\n{paired(arms, BASE)}\n"
+    return f"digits: 10 classes, {rows}\n\n{paired(arms, BASE, 'digits')}\n"

@@ -99,7 +99,7 @@ def trials(images: np.ndarray, labels: np.ndarray, teacher: np.ndarray) -> str:
             arms.setdefault(arm, []).append(float(np.mean(said == labels[test])))
         arms.setdefault("the teacher itself", []).append(float(np.mean(teacher[test].argmax(1) == labels[test])))
     rows = f"{POOL:,} rows of the teacher, {GOLD} of gold, {TEST:,} of the test, {len(TRIALS)} trials"
-    return f"CIFAR-10: 10 classes, {rows}\n\n{paired(arms, BASE)}\n"
+    return f"CIFAR-10: 10 classes, {rows}\n\n{paired(arms, BASE, 'CIFAR-10')}\n"
 
 
 if __name__ == "__main__":

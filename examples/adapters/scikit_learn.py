@@ -69,10 +69,13 @@ def main(trials: int = 5) -> None:
     for seed in range(trials):
         for (student, arm), accuracy in trial(seed).items():
             arms[student][arm].append(accuracy)
-    print(f"the teacher is right on {100 * np.mean(arms.pop('')['teacher']):.1f} % of the test rows")
+    teacher = arms.pop("")
+    print(f"the teacher is right on {100 * np.mean(teacher['teacher']):.1f} % of the test rows")
     for student, of_arms in arms.items():
         print(f"\n{student}, {trials} trials, points of test accuracy\n")
-        print(paired(of_arms, "teacher's targets + gold"))
+        print(
+            paired({**of_arms, "the teacher itself": teacher["teacher"]}, "teacher's targets + gold", f"digits, {student}")
+        )
 
 
 if __name__ == "__main__":

@@ -92,4 +92,5 @@ def student() -> LogisticRegression:
 
 if __name__ == "__main__":
     found = [trial(seed) for seed in TRIALS]
-    print(paired({arm: [each[arm] for each in found] for arm in found[0]}, "posteriors where there is a vote + gold"))
+    arms = {arm: [each[arm] for each in found] for arm in found[0]}
+    print(paired(arms, "posteriors where there is a vote + gold", "digits, threes and eights"))

@@ -70,7 +70,7 @@ def trials(name: str, inputs: np.ndarray, labels: np.ndarray, train: Callable[[A
             arms.setdefault(arm, []).append(float(right.mean()))
         arms.setdefault("the teacher itself", []).append(float((said[test].argmax(axis=1) == labels[test]).mean()))
     rows = f"{len(pool):,} rows of the teacher, {GOLD} of gold, {len(test):,} of the test, {len(TRIALS)} trials"
-    return f"{name}: {len(classes)} classes, {rows}\n\n{paired(arms, BASE)}\n"
+    return f"{name}: {len(classes)} classes, {rows}\n\n{paired(arms, BASE, name)}\n"
 
 
 def targets_of(corrected: Any, ids: np.ndarray) -> np.ndarray:

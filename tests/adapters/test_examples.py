@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -71,3 +72,20 @@ def test_students_of_texts_learn(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_trial_of_the_others_is_as_the_page_says(name: str, arm: Any, worse: Any) -> None:
     found = import_module(name).trial(0)
     assert all(0 < value <= 1 for value in found.values()) and found[arm] > found[worse], found
+
+
+def test_trials_are_written_where_a_file_is_asked_for_and_take_the_place_of_those_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paired, file = import_module("paired").paired, tmp_path / "results.jsonl"
+    monkeypatch.setattr(sys, "argv", ["examples/adapters/pytorch.py"])
+    arms = {"base": [0.5, 0.7], "best": [0.6, 0.9]}
+    shown = paired(arms, "base", "digits")
+    assert not file.exists() and "| best | 75.00 | +15.00 ± 5.00 |" in shown
+    monkeypatch.setenv("RESULTS", str(file))
+    assert paired({"base": [0.1, 0.2], "best": [0.2, 0.2]}, "base", "digits") and paired(arms, "base", "letters")
+    assert paired(arms, "base", "digits") == shown
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    said = [(each["example"], each["data"], each["trial"], each["accuracies"]["best"]) for each in lines]
+    assert said == [("pytorch", data, trial, arms["best"][trial]) for data in ("letters", "digits") for trial in (0, 1)]
+    assert {each["base"] for each in lines} == {"base"} and all(each["commit"] and each["processor"] for each in lines)

@@ -50,6 +50,22 @@ def test_two_classes_are_those_of_lightgbm_on_rows_times_classes() -> None:
     np.testing.assert_allclose(ours.predict_proba(inputs)[:, 1], theirs.predict(inputs), atol=1e-5)
 
 
+def test_two_classes_begin_with_loss_and_gradient_of_the_core() -> None:
+    def one_round(inputs: Any, targets: Any, weight: Any, rate: float) -> tuple[Any, Any, float]:
+        history: dict[str, Any] = {}
+        given = {"eval_set": [(inputs, trees.table_of(targets, weight))], "callbacks": [lightgbm.record_evaluation(history)]}
+        fitted = student(n_estimators=1, learning_rate=rate, min_sum_hessian_in_leaf=0).fit(inputs, targets, weight, **given)
+        leaves, odds = (fitted.booster_.predict(inputs, **{asked: True}) for asked in ("pred_leaf", "raw_score"))
+        return leaves.ravel(), odds, history["valid_0"]["cross_entropy"][0]
+
+    trees.assert_one_round_is_the_references(one_round)
+
+
+@pytest.mark.filterwarnings("ignore:refresh:wdistill.core.errors.WdistillWarning")
+def test_a_distiller_hands_soft_targets_on() -> None:
+    trees.assert_a_distiller_hands_on_targets(student)
+
+
 @both
 def test_rows_of_weight_0_are_left_out(classes: int) -> None:
     trees.assert_weight_0_leaves_out(partial(SoftLGBMClassifier, **QUIET, n_estimators=5, min_child_samples=20), classes)

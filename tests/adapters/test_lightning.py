@@ -35,9 +35,9 @@ from tests.adapters.lightning_steps import (  # noqa: E402
 from wdistill import debiased  # noqa: E402
 from wdistill.adapters.lightning import RefreshWeights, WeightedStep  # noqa: E402
 from wdistill.adapters.refresh import Gold, Pool, Refresh, predict, weights_of  # noqa: E402
-from wdistill.adapters.table import read_targets  # noqa: E402
+from wdistill.adapters.table import TargetTable, read_targets  # noqa: E402
 from wdistill.adapters.torch import WithTargets  # noqa: E402
-from wdistill.core.errors import ConfigError, InputError  # noqa: E402
+from wdistill.core.errors import CheckpointError, ConfigError, InputError  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),  # of torch, in Lightning
@@ -217,6 +217,69 @@ def test_a_run_that_is_resumed_after_any_epoch_ends_with_the_bits_of_a_whole_one
     whole = run(ModelCheckpoint(tmp_path, save_top_k=-1, filename="{step}", **saving))
     for step in (4, 8, 12):
         assert np.array_equal(run(ckpt_path=tmp_path / f"step={step}.ckpt", weights_only=True), whole), step
+
+
+def refresh_of(ids: Any) -> Refresh:
+    """The rows of `table_of`, with these ids, in a table of their order."""
+    table = table_of()
+    gold, pool = gold_and_pool()
+    data = WithTargets(inputs(), TargetTable(np.array(ids), table.targets, table.weight), ids)
+    return Refresh(data, debiased, gold, pool)
+
+
+def test_weights_of_a_table_in_another_order_are_refused(tmp_path: Path) -> None:
+    """By position, as a naive callback sets them, every row has the weight of another one."""
+    ids = [*"abcdefghijklmnop"]
+    saved, other = refresh_of(ids), refresh_of(ids[::-1])
+    callback = RefreshWeights(saved)
+    runner = trainer(max_epochs=2, callbacks=[callback])
+    runner.fit(Student(), DataLoader(saved.data, 4))
+    runner.save_checkpoint(tmp_path / "last.ckpt")
+    first = other.data.weight.clone()
+
+    def resume(callback: RefreshWeights) -> None:
+        loader = DataLoader(callback.refresh.data, 4)
+        trainer(max_epochs=2, callbacks=[callback]).fit(
+            Student(), loader, ckpt_path=tmp_path / "last.ckpt", weights_only=True
+        )
+
+    with pytest.raises(CheckpointError, match=r"(?s)weights of other rows.*the 16 ids of this one"):
+        resume(RefreshWeights(other))
+    assert torch.equal(other.data.weight, first) and saved.data.weight[0] != saved.data.weight[15]
+
+    class ByPlace(RefreshWeights):
+        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+            self.refresh.data.weight.copy_(state_dict["weight"])
+
+    ByPlace.__qualname__ = "RefreshWeights"  # the name in the checkpoint
+    resume(ByPlace(other))
+    place = other.data.table.rows(["a"])
+    assert other.data.weight[place] == saved.data.weight[15] != saved.data.weight[saved.data.table.rows(["a"])]
+
+    again = refresh_of(ids)
+    resume(RefreshWeights(again))
+    assert torch.equal(again.data.weight, saved.data.weight)
+
+
+def test_a_state_that_does_not_say_whose_weights_it_has_is_refused() -> None:
+    refresh = refresh_of(range(ROWS))
+    callback, first = RefreshWeights(refresh), refresh.data.weight.clone()
+    state = callback.state_dict()
+    state["weight"] = torch.rand(ROWS)
+    strange = [
+        {},
+        {"weight": state["weight"], "epoch": 1},  # as older versions wrote it
+        {**state, "ids": None},
+        {**state, "ids": state["ids"][:3]},
+        {**state, "weight": torch.rand(ROWS + 1)},
+        {**state, "weight": torch.rand(ROWS, 1)},
+    ]
+    for each in strange:
+        with pytest.raises(CheckpointError, match="state of RefreshWeights: weights of other rows"):
+            callback.load_state_dict(each)
+        assert torch.equal(refresh.data.weight, first)
+    callback.load_state_dict(state)
+    assert torch.equal(refresh.data.weight, state["weight"])
 
 
 class Digit(WeightedStep, lightning.LightningModule):

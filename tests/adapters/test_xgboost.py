@@ -56,6 +56,23 @@ def test_two_classes_are_those_of_xgboost_on_rows_times_classes() -> None:
     np.testing.assert_allclose(ours.predict_proba(inputs)[:, 1], said(theirs, inputs), atol=1e-5)
 
 
+def test_two_classes_begin_with_loss_and_gradient_of_the_core() -> None:
+    def one_round(inputs: Any, targets: Any, weight: Any, rate: float) -> tuple[Any, Any, float]:
+        history, held = History(), [(inputs, trees.table_of(targets, weight))]
+        one = student(n_estimators=1, learning_rate=rate, reg_lambda=0, min_child_weight=0)
+        booster = one.fit(inputs, targets, weight, eval_set=held, callbacks=[history]).booster_
+        data = xgboost.DMatrix(inputs)
+        leaves, odds = (booster.predict(data, **{asked: True}) for asked in ("pred_leaf", "output_margin"))
+        return leaves.ravel(), odds, history.losses[0]
+
+    trees.assert_one_round_is_the_references(one_round)
+
+
+@pytest.mark.filterwarnings("ignore:refresh:wdistill.core.errors.WdistillWarning")
+def test_a_distiller_hands_soft_targets_on() -> None:
+    trees.assert_a_distiller_hands_on_targets(student)
+
+
 @both
 def test_rows_of_weight_0_are_left_out(classes: int) -> None:
     trees.assert_weight_0_leaves_out(student, classes)

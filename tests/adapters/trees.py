@@ -11,13 +11,18 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
 
 from tests.adapters.answers import Answers
 from wdistill import ConfigError, InputError
+from wdistill.adapters.sklearn import Distiller, fit_student
 from wdistill.adapters.table import TargetTable, read_targets
 from wdistill.adapters.tree_student import TargetRows, TreeStudent
+from wdistill.training.losses import weighted_loss
 
 Array = NDArray[Any]
 Student = Callable[[], TreeStudent]
@@ -29,6 +34,10 @@ def rows(classes: int, seed: int = 0, n: int = 200) -> tuple[Array, Array, Array
     inputs = rng.integers(0, 6, (n, 4)).astype(np.float64)
     targets = rng.dirichlet(np.ones(classes), n) * 0.4 + 0.6 * np.eye(classes)[inputs[:, 0].astype(int) % classes]
     return inputs, targets, rng.integers(0, 4, n).astype(np.float64)
+
+
+def table_of(targets: Array, weight: Array) -> TargetTable:
+    return TargetTable(np.arange(len(targets)), targets, weight)
 
 
 def rows_to_stop_by() -> tuple[Array, ...]:
@@ -76,6 +85,36 @@ def assert_starts_from_the_mean(stump: Student, classes: int) -> None:
     inputs, targets, weight = rows(classes)
     mean = np.average(targets, axis=0, weights=weight)
     np.testing.assert_allclose(stump().fit(inputs, targets, weight).predict_proba(inputs), [mean] * len(inputs), atol=1e-6)
+
+
+def assert_one_round_is_the_references(
+    one_round: Callable[[Array, Array, Array, float], tuple[Array, Array, float]],
+) -> None:
+    """Two classes: each leaf of the first tree is −rate · Σ gradient / Σ Hessian of the core's own loss, and the loss that
+    the library reports is the core's.
+
+    `one_round` (inputs, targets, weight, rate) gives the leaf of every row, its log odds, and that loss, which the libraries
+    divide by Σ weight.
+    """
+    rate, (inputs, targets, weight) = 0.3, rows(2)
+    share = np.average(targets[:, 1], weights=weight)
+    first = torch.full((len(inputs),), float(np.log(share / (1 - share))), dtype=torch.float64, requires_grad=True)
+    (slopes,) = torch.autograd.grad(reference(first, targets, weight), first, create_graph=True)
+    (bends,) = torch.autograd.grad(slopes.sum(), first)
+    leaves, odds, loss = one_round(inputs, targets, weight, rate)
+    assert len(np.unique(leaves)) > 3
+    for leaf in np.unique(leaves):
+        of_leaf = torch.tensor(leaves == leaf)
+        wanted = first[of_leaf] - rate * slopes[of_leaf].sum() / bends[of_leaf].sum()
+        np.testing.assert_allclose(odds[leaves == leaf], wanted.detach(), rtol=0, atol=1e-6)
+    wanted = reference(torch.tensor(odds, dtype=torch.float64), targets, weight).item()
+    np.testing.assert_allclose(loss * weight.sum() / len(weight), wanted, rtol=0, atol=1e-6)
+
+
+def reference(odds: torch.Tensor, targets: Array, weight: Array) -> torch.Tensor:
+    """The core's weighted loss of two classes by the log odds (n,) of the second."""
+    logits = torch.stack([torch.zeros_like(odds), odds], dim=1)
+    return weighted_loss(logits, torch.tensor(targets), torch.tensor(weight))
 
 
 def assert_alone_in_a_fresh_process(fitted: TreeStudent, inputs: Array, folder: Path, code: str) -> None:
@@ -165,3 +204,26 @@ def assert_learns(student: Student, found: Answers) -> None:
     right_alone = (names[alone.predict(found.inputs[found.test])] == truth).mean()
     assert right > right_alone + 0.02, (right, right_alone)
     assert taught.score(found.inputs[found.test], truth) == right
+
+
+def assert_a_distiller_hands_on_targets(student: Student) -> None:
+    """To a student that takes soft targets itself they are passed as they are, with the weights."""
+    inputs, targets, _ = rows(3, n=300)
+    wrong = np.random.default_rng(3).random(300) < 0.15
+    truth = np.array(["a", "b", "c"])[(targets.argmax(axis=1) + wrong) % 3]
+    y = np.where(np.arange(300) < 90, truth, None)
+    seen = np.arange(300) < 30
+    for method, mask in (("best", None), ("paper", seen)):
+        model = Distiller(student(), method).fit(inputs, y, teacher=targets, seen_by_teacher=mask)
+        plain = student().fit(inputs, model.targets_, model.weight_)
+        assert np.array_equal(model.predict_proba(inputs), plain.predict_proba(inputs))
+        assert [*model.classes_] == [*model.student_.classes_] == ["a", "b", "c"] and {*model.predict(inputs)} <= {*"abc"}
+        assert (model.weight_ == 1).all() == (method == "best") and model.advice_.gold == (90 if mask is None else 60)
+    labels = Distiller(make_pipeline(MinMaxScaler(), student())).fit(inputs, truth)
+    assert labels.score(inputs, truth) > 0.7 and [*labels.classes_] == [*"abc"]
+    again = fit_student(student(), inputs, table_of(model.targets_, model.weight_))
+    assert np.array_equal(again.predict_proba(inputs), model.predict_proba(inputs))
+    with pytest.raises(ConfigError, match="weights cannot be refreshed"):
+        Distiller(student(), "paper", refresh=2).fit(inputs, y, teacher=targets, seen_by_teacher=seen)
+    with pytest.raises(InputError, match="other classes than targets"):
+        student().fit(inputs, targets, classes=["a", "b"])

@@ -16,6 +16,7 @@ with brought_by("lightning", __name__):
 
     from wdistill.adapters.refresh import Refresh
     from wdistill.adapters.torch import apart
+    from wdistill.adapters.weights_file import set_state, state_of
     from wdistill.training.batch import logits_of
     from wdistill.training.losses import weighted_loss
 
@@ -60,7 +61,7 @@ class WeightedStep:
 class RefreshWeights(Callback):
     """Weights that are estimated again from the student, after every so many epochs: before the next one begins.
 
-    The weights are in Lightning's checkpoints: a run that is resumed has those it had.
+    The weights are in Lightning's checkpoints: a run that is resumed has those it had, and with another table it is refused.
     """
 
     def __init__(self, refresh: Refresh, every: int = 1) -> None:
@@ -81,11 +82,10 @@ class RefreshWeights(Callback):
             self.epoch = epoch
 
     def state_dict(self) -> dict[str, Any]:
-        return {"weight": self.refresh.data.weight.clone(), "epoch": self.epoch}
+        return dict[str, Any](state_of(self.refresh.data, self.epoch))
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.refresh.data.weight.copy_(state_dict["weight"])
-        self.epoch = state_dict["epoch"]
+        self.epoch = set_state(self.refresh.data, state_dict, "the checkpoint's state of RefreshWeights")
 
 
 def _rows_of_step(trainer: Any, rows: int, batch_idx: int) -> int:

@@ -27,11 +27,12 @@ with brought_by("sklearn", __name__):
     from sklearn.utils.validation import _num_samples, check_is_fitted
 
     from wdistill.adapters.expand import NEGLIGIBLE, expand, take
-    from wdistill.adapters.sklearn_context import make_context, probabilities_of
+    from wdistill.adapters.sklearn_context import make_context
+    from wdistill.adapters.sklearn_labels import fit_labels, probabilities_of
     from wdistill.adapters.sklearn_method import check_supervision, method_of
     from wdistill.adapters.sklearn_refresh import fit_refreshed, weights_again
     from wdistill.adapters.sklearn_rows import read_rows, read_teacher
-    from wdistill.adapters.sklearn_student import fit_student, fit_targets, instantiate, seed_of
+    from wdistill.adapters.sklearn_student import fit_student, fit_targets, seed_of
     from wdistill.adapters.target_table import TargetTable
 
 __all__ = ["Distiller", "expand", "fit_student"]
@@ -43,9 +44,8 @@ class Distiller(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     `method`: "best" corrects the teacher by the gold rows, "paper" weighs its rows by Algorithm 2, or a rule or MethodArm.
     `targets`: "soft", or "hard" for students that soft ones cannot be made rows × classes for. `teacher_classes`: the class
     of every column of the teacher, if not the sorted classes of y. `refresh`: train by so many epochs of `partial_fit`, and
-    estimate the weights of a rule again after each. `negligible`: see `expand`.
-
-    Without unlabeled rows the student is fitted on the labels alone.
+    estimate the weights of a rule again after each. `negligible`: see `expand`; students of LightGBM and XGBoost that learn
+    soft targets get them as they are. Without unlabeled rows the student is fitted on the labels alone.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Distiller(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if known.all():
             if teacher is not None:
                 checks.warn("no row is unlabeled: the student is fitted on the labels alone, the teacher is not asked")
-            self.student_ = instantiate(self.student, seed).fit(X, y)
+            self.student_ = fit_labels(self.student, X, rows.labels, rows.classes, seed)
             return self
         method, asked = method_of(self.method, self.student, self.refresh), read_teacher(teacher, rows, self.teacher_classes)
         self.context_, self._concerns = make_context(self.student, X, rows, asked, self.targets, seed, groups)

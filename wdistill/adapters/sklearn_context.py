@@ -9,16 +9,14 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.utils.validation import _num_samples
 
 from wdistill.adapters.expand import take
+from wdistill.adapters.sklearn_labels import learned
 from wdistill.adapters.sklearn_rows import Rows
-from wdistill.adapters.sklearn_student import instantiate
 from wdistill.core import checks
 from wdistill.methods.best import check_enough_gold
-from wdistill.methods.context import AuxiliaryPredictions, Context, one_hot
+from wdistill.methods.context import AuxiliaryPredictions, Context
 from wdistill.methods.crossfit import Ints, combine_folds, fit_fold_forests, folds_of, normalized_exp
 from wdistill.methods.gold_design import check_groups
 from wdistill.methods.groups import shared_groups
@@ -87,29 +85,12 @@ def _student(student: Any, X: Any, rows: Rows, folds: Ints, seed: int) -> tuple[
     """Probabilities of gold (m, K) and unlabeled rows (u, K) by students of labels alone."""
     gold, pool = take(X, rows.gold), take(X, rows.unlabeled)
     if len(rows.labeled):
-        model = _learned(student, X, rows, rows.labeled, seed)
+        model = learned(student, X, rows, rows.labeled, seed)
         return model(gold), model(pool)
     numbers, place = np.unique(folds, return_inverse=True)
-    models = [_learned(student, X, rows, rows.gold[place != number], seed) for number in range(len(numbers))]
+    models = [learned(student, X, rows, rows.gold[place != number], seed) for number in range(len(numbers))]
     combined = [combine_folds(np.stack([model(part) for model in models]), of) for part, of in ((gold, place), (pool, None))]
     return normalized_exp(combined[0]), normalized_exp(combined[1])
-
-
-def _learned(student: Any, X: Any, rows: Rows, part: Ints, seed: int) -> Callable[[Any], Floats]:
-    """A student of the labels of some rows, as a function from inputs to probabilities (r, K)."""
-    kinds = np.unique(rows.labels[part])
-    if len(kinds) == 1:  # most students refuse to learn a single class
-        return lambda inputs: np.repeat(one_hot(kinds, len(rows.classes)), _num_samples(inputs), axis=0)
-    model = instantiate(student, seed).fit(take(X, part), rows.classes[rows.labels[part]])
-    return lambda inputs: probabilities_of(model, inputs, rows.classes)
-
-
-def probabilities_of(model: Any, X: Any, classes: NDArray[Any]) -> Floats:
-    """Probabilities (n, K) of all classes, in their order; a class that the model has not seen gets 0."""
-    predicted = model.predict_proba(X)
-    distributions = np.zeros((len(predicted), len(classes)))
-    distributions[:, np.searchsorted(classes, model.classes_)] = predicted
-    return distributions
 
 
 def _numbers(X: Any, unlabeled: Ints) -> Numbers | None:

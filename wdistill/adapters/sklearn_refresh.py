@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from wdistill.adapters.expand import NEGLIGIBLE, expand, take
-from wdistill.adapters.sklearn_context import probabilities_of
+from wdistill.adapters.sklearn_labels import probabilities_of
 from wdistill.adapters.sklearn_rows import Rows
 from wdistill.adapters.sklearn_student import balanced, fit_front, instantiate, weights_for
 from wdistill.core.checks import warn

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_random_state
 from wdistill.adapters.expand import NEGLIGIBLE, Expanded, expand, take
 from wdistill.adapters.sklearn_splits import held_out
 from wdistill.adapters.target_table import TargetTable, check_targets
+from wdistill.adapters.tree_student import TreeStudent
 from wdistill.core import checks
 from wdistill.core.errors import bad_value
 from wdistill.weights.confidence import Floats
@@ -71,6 +72,8 @@ def fit_targets(
         front, inner = fit_front(model, X, targets, classes)
         last = fit_targets(model.steps[-1][1], inner, targets, weight, classes, negligible=negligible, seed=seed)
         return Pipeline([*front, (model.steps[-1][0], last)])
+    if isinstance(model, TreeStudent):  # takes soft targets itself
+        return model.fit(X, targets, weight, classes=classes)
     rows = expand(X, targets, weight, classes, negligible)
     held = held_out(model, rows, seed) if rows.twins else np.zeros(len(rows.y), bool)
     model = balanced(model, rows)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from wdistill.adapters.target_table import TARGETS, WEIGHT, TargetTable, check_targets
 from wdistill.core import checks
-from wdistill.core.errors import bad_input, bad_value
+from wdistill.core.errors import bad_input, bad_value, wrong_shape
 from wdistill.weights.confidence import Floats
 
 
@@ -66,13 +66,15 @@ class TreeStudent(ClassifierMixin, BaseEstimator, ABC):
         targets: Any,
         weight: Any = None,
         *,
+        classes: Sequence[Any] | NDArray[Any] | None = None,
         eval_set: Sequence[tuple[Any, Any]] = (),
         callbacks: Sequence[Any] = (),
     ) -> Self:
         """Train on the rows of X, in the order of `targets`: a TargetTable, or an array (n, K) with its weights (n,).
 
-        `eval_set`: pairs of rows and their targets, each a table or an array (every row counts 1 then). The weighted soft
-        cross-entropy of the last is what early stopping looks at.
+        `classes` (K,) name the columns of the targets, where a table does not. `eval_set`: pairs of rows and their targets,
+        each a table or an array (every row counts 1 then). The weighted soft cross-entropy of the last is what early
+        stopping looks at.
         """
         named = [name for refused in self.refused for name in self._spellings(refused) if self.params.get(name)]
         if named:
@@ -81,10 +83,13 @@ class TreeStudent(ClassifierMixin, BaseEstimator, ABC):
         rows = target_rows(X, targets, weight)
         evals = [target_rows(*pair) for pair in _pairs(eval_set)]
         sizes = {"targets": rows.targets.shape[1]}
-        classes = checks.same_classes(sizes | {f"eval_set {i}": each.targets.shape[1] for i, each in enumerate(evals)})
+        count = checks.same_classes(sizes | {f"eval_set {i}": each.targets.shape[1] for i, each in enumerate(evals)})
         _same_names({"targets": targets} | {f"eval_set {i}": taught for i, (_, taught) in enumerate(eval_set)})
-        names = targets.classes if isinstance(targets, TargetTable) else None
-        self.classes_ = np.arange(classes) if names is None else np.array(names)
+        names = targets.classes if isinstance(targets, TargetTable) and classes is None else classes
+        self.classes_ = np.arange(count) if names is None else np.asarray(names)
+        if self.classes_.shape != (count,):
+            expected, remedy = f"{count} classes", "name one class for each column of the targets"
+            raise wrong_shape("other classes than targets", "classes", self.classes_.shape, expected, remedy)
         self.n_features_in_ = rows.inputs.shape[1] if hasattr(rows.inputs, "shape") else len(rows.inputs[0])
         self.booster_ = self._train(rows, evals, [*callbacks])
         return self

@@ -1,8 +1,10 @@
-"""The weights of a Dataset as a file in a trainer's checkpoint, so that a run that is resumed has those it had."""
+"""The weights of a Dataset in a trainer's checkpoint, with what tells whose they are: a run that is resumed has its own."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,10 +17,29 @@ from wdistill.training.tensors import from_bytes, to_bytes
 NAME = "wdistill_weights.safetensors"
 
 
+def state_of(data: WithTargets, epoch: int) -> dict[str, Tensor]:
+    """The weights, the epoch that they were estimated at, and what tells the rows that they are of."""
+    return {"weight": data.weight.clone(), "epoch": torch.tensor(epoch), "ids": _digest(data)}
+
+
+def set_state(data: WithTargets, state: Mapping[str, Any], where: str) -> int:
+    """Set the weights to those of a state, and return its epoch; an error where they are of other rows."""
+    named = {*state} == {*state_of(data, 0)}
+    if not named or not _same(state["ids"], _digest(data)) or getattr(state["weight"], "shape", None) != data.weight.shape:
+        raise CheckpointError(
+            "weights of other rows",
+            where=where,
+            found="another table of targets" if named else f"{', '.join(map(str, state)) or 'nothing'}, not whose they are",
+            expected=f"the {len(data.table):,} ids of this one, in their order",
+            remedy="resume with the table, and the version of wdistill, that the run began with",
+        )
+    data.set_weights(state["weight"], data.table.ids)
+    return int(state["epoch"])
+
+
 def save_weights(data: WithTargets, epoch: int, folder: Path) -> None:
     """Write the weights, which were estimated after this epoch, into a folder."""
-    values = {"weight": data.weight, "epoch": torch.tensor(epoch), "ids": _digest(data)}
-    store.write_bytes(folder / NAME, to_bytes(values))
+    store.write_bytes(folder / NAME, to_bytes(state_of(data, epoch)))
 
 
 def load_weights(data: WithTargets, folder: str | Path) -> int:
@@ -29,20 +50,14 @@ def load_weights(data: WithTargets, folder: str | Path) -> int:
     except OSError as error:
         remedy = "resume from an older checkpoint, or leave RefreshWeights out, as in the run that made it"
         raise unreadable("this checkpoint has no weights", path, error, "those of the rows", remedy) from None
-    found = from_bytes(content, str(path))
-    if {*found} != {"weight", "epoch", "ids"} or not torch.equal(found["ids"], _digest(data)):
-        raise CheckpointError(
-            "weights of other rows",
-            where=str(path),
-            found="another table of targets",
-            expected=f"the {len(data.table):,} ids of this one, in their order",
-            remedy="resume with the table that the run began with",
-        )
-    data.set_weights(found["weight"], data.table.ids)
-    return int(found["epoch"])
+    return set_state(data, from_bytes(content, str(path)), str(path))
 
 
 def _digest(data: WithTargets) -> Tensor:
     """What tells the rows of a table, and their order."""
     names = "\n".join(map(repr, map(str, data.table.ids.tolist())))
     return torch.tensor(list(bytes.fromhex(store.digest(names.encode()))), dtype=torch.uint8)
+
+
+def _same(found: Any, wanted: Tensor) -> bool:
+    return isinstance(found, Tensor) and found.tolist() == wanted.tolist()
