@@ -396,10 +396,14 @@ def test_advice_is_the_verdict_then_few_reasons_and_all_tables_on_demand(
     monkeypatch.setenv("COLUMNS", "80")
     plan = tmp_path / "next.csv"
     assert cli.main(["advise", *tables, "--opinions", "llm"]) == 0
-    assert capsys.readouterr().out.startswith("Verdict: correct the targets: about +")
+    without = capsys.readouterr()
+    assert without.out.startswith("Verdict: correct the targets: about +") and "pilot" not in without.err
     words = ["advise", *tables, "--opinions", "llm", "--inputs", "x"]
     assert cli.main(words) == 0
-    short = capsys.readouterr().out.splitlines()
+    found = capsys.readouterr()
+    assert "two linear pilot students will be trained on 4 inputs, one regression each, of 3 classes" in found.err
+    assert "learns 150 gold rows and 300 of the unlabeled rows, and predicts 100 others" in found.err
+    short = found.out.splitlines()
     assert short[0].startswith("Verdict: ") and max(map(len, short)) <= 80 and "pilot students" in short[4]
     assert short[1] == "150 gold rows, 400 unlabeled rows; intervals are 95 %."
     assert len(short) <= 8 and short[-1] == "All tables: --details"

@@ -41,7 +41,7 @@ from wdistill.methods.questions import USUAL, Questions
 from wdistill.methods.statistics import Interval, Z, share
 from wdistill.methods.targets import Targets
 from wdistill.tables.experts import SampledPredictions, open_experts, predict_sample
-from wdistill.text.linear_pilots import drawn_rows, linear_pilots
+from wdistill.text.linear_pilots import announce_linear_pilots, drawn_rows, linear_pilots
 from wdistill.weights.confidence import Floats
 
 SHOWN = 20  # texts whose label would change, and as many to label next
@@ -146,7 +146,10 @@ def advise_answers(
 
 
 def _pilots(pool: AnswerPool, models: RowModels, sample: SampledPredictions, gold: pa.Array) -> Pilots:
-    """Linear pilot students, which read what the linear expert reads."""
+    """Linear pilot students, which read what the linear expert reads; it says what they will take."""
+    text, classes = pool.options.text, sample.context.unlabeled["teacher"].shape[1]
+    reads = f"the words of column {text!r}" if text else "the columns of inputs"
+    announce_linear_pilots(len(gold), len(sample.ids), classes, reads)
 
     def pilots(targets: Targets) -> PilotPredictions:
         drawn = drawn_rows(len(sample.ids), sample.context.seed)
