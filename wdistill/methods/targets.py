@@ -3,8 +3,8 @@
 Each is fitted on the gold rows, and answers for them out of fold. The leader is the teacher, or the teacher retrained with
 gold rows where there is one, or an expert that is right on more gold rows beyond chance. `average`, the default, is the mean
 of the recalibrated leader and of the posterior whose prior trusts the leader alone. Its two shares are stacked (Wolpert,
-Neural Networks 1992): they maximise the likelihood of the gold rows, out of fold, with a prior of one half each. Averages
-lose less than choices where gold rows are few.
+Neural Networks 1992): they maximise the likelihood of the gold rows, out of fold, with a prior of one half each. On
+tuning tasks averages lost less than choices where gold rows are few.
 """
 
 from __future__ import annotations
