@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -351,7 +352,9 @@ def test_corrected_targets_are_right_more_often_than_the_teacher() -> None:
 def test_best_corrects_where_gold_speaks_for_it() -> None:
     found = case(m=300, second=0.95, teacher=0.7)
     lesson = best.supervise_best(found)
-    assert lesson.gold and "recalibrated on 300 gold rows" in lesson.why and "second" in lesson.why
+    assert lesson.gold and "recalibrated on 300 gold rows, averaged with their correction by " in lesson.why
+    said = r"student, second, forest, which is \d+% of the average: [\d.]+% of the rows get another class, \+"
+    assert re.search(said, lesson.why)
     assert np.mean(lesson.targets.argmax(axis=1) == found.evidence.truth) > 0.9
     seen = best.correct_targets(found).gain
     assert seen.won > seen.lost

@@ -138,10 +138,7 @@ def _why(context: Context, targets: FittedTargets, gain: GainEstimate) -> str:
     """What the targets are; then how many rows they change, and what that gains."""
     changed = f"{gain.differing:.1%} of the rows get another class"
     expected = f"{100 * gain.gain:+.1f} ± {100 * gain.gain_error:.1f} points of target accuracy expected"
-    share = (
-        f"{targets.of.share:.0%} of the weight, " if isinstance(targets.of, Average) and len(context.validation) > 1 else ""
-    )
-    return f"{_described(context, targets)}: {share}{changed}, {expected}"
+    return f"{_described(context, targets)}: {changed}, {expected}"
 
 
 def _described(context: Context, targets: FittedTargets) -> str:
@@ -151,7 +148,10 @@ def _described(context: Context, targets: FittedTargets) -> str:
     leader = {"teacher": "the teacher", "retrained": "the retrained teacher"}.get(targets.leader, targets.leader)
     others = [name for name in context.validation if name != targets.leader]
     recalibrated = f"{leader}'s predictions, recalibrated on {len(context.labels):,} gold rows"
-    return f"{recalibrated}, averaged with their correction by {', '.join(others)}" if others else recalibrated
+    if not others:
+        return recalibrated
+    corrected = f"their correction by {', '.join(others)}, which is {targets.of.share:.0%} of the average"
+    return f"{recalibrated}, averaged with {corrected}"
 
 
 def supervise_best(context: Context) -> Supervision:
