@@ -19,7 +19,7 @@ from wdistill.methods.context import AuxiliaryPredictions, Context, CrossEntropy
 from wdistill.methods.crossfit import FLOOR, floored_logs, folds_of, out_of_fold
 from wdistill.methods.posterior import cross_fitted, fit_posterior
 from wdistill.methods.robust import Forward, Generalised, Mixed, Taylor, Tempered, TwoSided
-from wdistill.methods.targets import PRIOR_ROWS, fit_targets, leader_of, stacked_share
+from wdistill.methods.targets import PRIOR_ROWS, better_alone, fit_targets, leader_of, stacked_share
 from wdistill.methods.teacher_error import boosted, features, learned_error, logistic, neighbors_error
 from wdistill.weights.debiased import debiased
 from wdistill.weights.evidence import Evidence
@@ -407,6 +407,41 @@ def test_targets_of_every_name_are_distributions_and_the_average_lies_between() 
     assert np.array_equal(fitted["teacher"].of(found.unlabeled), found.unlabeled["teacher"])
     with pytest.raises(ConfigError, match="no such targets"):
         fit_targets(found, "oracle")
+
+
+def boastful(m: int, seed: int) -> Context:
+    """A forest that is right on 85 % of the rows, but nearly sure where it errs and unsure where it is right."""
+    found = case(m=m, teacher=0.55, seed=seed)
+    truth = np.concatenate([found.labels, found.evidence.truth])  # type: ignore[list-item]
+    right = np.random.default_rng(seed + 5).random(len(truth)) < 0.85
+    said = one_hot(np.where(right, truth, (truth + 1) % K), K)
+    forest = np.where(right[:, None], 0.33 + 0.01 * said, 0.01 + 0.97 * said)
+    return replace(found, auxiliary={"forest": AuxiliaryPredictions(forest[:m], forest[m:])})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_expert_that_alone_is_better_on_gold_than_the_targets_is_told(seed: int) -> None:
+    found = boastful(300, seed)
+    told = best.correct_targets(found)
+    right = [100 * np.mean(each.argmax(axis=1) == found.labels) for each in
+             (found.validation["forest"], told.targets.out_of_fold)]  # fmt: skip
+    assert right[0] > right[1] + 10 and better_alone(found, told.targets) == "forest"
+    said = f"; forest alone is right on more gold rows ({right[0]:.1f}%, these targets {right[1]:.1f}%)"
+    assert told.why.endswith(f"{said}: --targets-from forest teaches it")
+    overruled = best.correct_targets(replace(found, targets_from="forest"))
+    assert overruled.gain.gain > told.gain.gain and "alone" not in overruled.why
+    asked = best.correct_targets(replace(case(m=300, seed=seed), targets_from="teacher"))
+    assert "alone is right on more gold rows" in asked.why, "of targets that were asked for too"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_no_expert_is_better_than_the_targets_beyond_chance_none_is_told(seed: int) -> None:
+    for found in (case(m=300, seed=seed), case(m=30, seed=seed), case(m=300, second=1 / K, seed=seed)):
+        told = best.correct_targets(found)
+        assert better_alone(found, told.targets) == "" and "alone" not in told.why
+    few = boastful(300, seed)
+    groups = replace(few, gold_groups=np.arange(300) % 3)  # of three groups hardly anything is known
+    assert better_alone(groups, fit_targets(groups)) == ""
 
 
 def test_the_leader_is_the_retrained_teacher_where_there_is_one_and_none_is_clearly_better() -> None:
