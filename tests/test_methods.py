@@ -17,6 +17,7 @@ from wdistill.core.errors import ConfigError
 from wdistill.methods import best, corrected, robust, weighted
 from wdistill.methods.context import AuxiliaryPredictions, Context, CrossEntropy, by_rule, one_hot
 from wdistill.methods.crossfit import FLOOR, floored_logs, folds_of, out_of_fold
+from wdistill.methods.metric import parse_metric
 from wdistill.methods.posterior import cross_fitted, fit_posterior
 from wdistill.methods.robust import Forward, Generalised, Mixed, Taylor, Tempered, TwoSided
 from wdistill.methods.targets import PRIOR_ROWS, better_alone, fit_targets, leader_of, stacked_share
@@ -353,8 +354,10 @@ def test_best_corrects_where_gold_speaks_for_it() -> None:
     found = case(m=300, second=0.95, teacher=0.7)
     lesson = best.supervise_best(found)
     assert lesson.gold and "recalibrated on 300 gold rows, averaged with their correction by " in lesson.why
-    said = r"student, second, forest, which is \d+% of the average: [\d.]+% of the rows get another class, \+"
+    said = r"student, second, forest: the correction is \d+% of the average, [\d.]+% of the rows get another class, \+"
     assert re.search(said, lesson.why)
+    other = best.correct_targets(case(m=300, second=0.95, teacher=0.7, seed=1)).why
+    assert other != lesson.why and other.partition(":")[0] == lesson.why.partition(":")[0], "trials are counted by it"
     assert np.mean(lesson.targets.argmax(axis=1) == found.evidence.truth) > 0.9
     seen = best.correct_targets(found).gain
     assert seen.won > seen.lost
@@ -417,6 +420,24 @@ def boastful(m: int, seed: int) -> Context:
     said = one_hot(np.where(right, truth, (truth + 1) % K), K)
     forest = np.where(right[:, None], 0.33 + 0.01 * said, 0.01 + 0.97 * said)
     return replace(found, auxiliary={"forest": AuxiliaryPredictions(forest[:m], forest[m:])})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_reason_says_what_targets_gain_by_the_users_metric_of_losses_too_and_teaches_the_same(seed: int) -> None:
+    found = case(m=300, seed=seed)
+    plain = best.correct_targets(found)
+    for name in ("macro-f1", "log-loss", "average-precision:b"):
+        told = best.correct_targets(replace(found, metric=parse_metric(name, "abc")))
+        assert np.array_equal(told.targets.of(found.unlabeled), plain.targets.of(found.unlabeled))
+        values = [parse_metric(name, "abc")(each, found.labels) for each in
+                  (told.targets.out_of_fold, found.validation["teacher"])]  # fmt: skip
+        gain = values[0] - values[1] if name != "log-loss" else values[1] - values[0]
+        assert gain > 0.1 and told.why.startswith(f"{plain.why}; by {name} a gain of +{gain:.3f} (+")
+        assert told.why.endswith(") on gold, out of fold")
+    assert best.correct_targets(replace(found, metric=parse_metric("accuracy", "abc"))).why == plain.why
+    first = replace(found.evidence, validation_labels=np.minimum(found.labels, 1))  # no gold row of the last class
+    lacking = replace(found, evidence=first, metric=parse_metric("recall:c", "abc"))
+    assert "; by recall:c the gold rows tell no gain" in best.correct_targets(lacking).why
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -140,16 +140,17 @@ def advise_answers(
         experts = open_experts(table_paths(folder), table_options(pool))
         sample = predict_sample(experts)
         pilots = None if row_experts is None else _pilots(pool, row_experts.models, sample, experts.ids)
-        advice = advise(replace(sample.context, gold_alone=True), sample.concerns, pilots, judging, questions)
+        context = replace(sample.context, gold_alone=True, metric=judging)
+        advice = advise(context, sample.concerns, pilots, judging, questions)
         advice = replace(advice, unlabeled=sample.rows, sampled=sample.drawn)
     return _judged(pool, seen, advice, sample.context, sample.ids, sample.rows)
 
 
 def _pilots(pool: AnswerPool, models: RowModels, sample: SampledPredictions, gold: pa.Array) -> Pilots:
     """Linear pilot students, which read what the linear expert reads; it says what they will take."""
-    text, classes = pool.options.text, sample.context.unlabeled["teacher"].shape[1]
+    text = pool.options.text
     reads = f"the words of column {text!r}" if text else "the columns of inputs"
-    announce_linear_pilots(len(gold), len(sample.ids), classes, reads)
+    announce_linear_pilots(len(gold), len(sample.ids), len(pool.classes), reads)
 
     def pilots(targets: Targets) -> PilotPredictions:
         drawn = drawn_rows(len(sample.ids), sample.context.seed)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from wdistill.core.errors import bad_input
 from wdistill.core.threads import blocks, one_thread
 from wdistill.methods.context import Context, MethodArm, Supervision, supervise
+from wdistill.methods.judged import gain_on_gold
 from wdistill.methods.on_gold import effective_number, mean_of, share_of
 from wdistill.methods.posterior import cross_fitted
 from wdistill.methods.targets import Average, FittedTargets, better_alone, fit_targets
@@ -135,10 +136,25 @@ def _advantage(context: Context, targets: FittedTargets) -> NDArray[np.float64]:
 
 
 def _why(context: Context, targets: FittedTargets, gain: GainEstimate) -> str:
-    """What the targets are; how many rows they change, and what that gains; and an expert that alone is better on gold."""
+    """What the targets are, how many rows they change, what that gains, and an expert that alone is better on gold."""
     changed = f"{gain.differing:.1%} of the rows get another class"
     expected = f"{100 * gain.gain:+.1f} ± {100 * gain.gain_error:.1f} points of target accuracy expected"
-    return f"{_described(context, targets)}: {changed}, {expected}{_alone(context, targets)}"
+    share = ""
+    if isinstance(targets.of, Average) and len(context.validation) > 1:
+        share = f"the correction is {targets.of.share:.0%} of the average, "
+    gained = f"{share}{changed}, {expected}{_by_metric(context, targets)}"
+    return f"{_described(context, targets)}: {gained}{_alone(context, targets)}"
+
+
+def _by_metric(context: Context, targets: FittedTargets) -> str:
+    """What the targets gain by the user's metric on gold, out of fold, where it is not accuracy."""
+    metric = context.metric
+    if metric is None or metric.name == "accuracy":
+        return ""
+    gain = gain_on_gold(metric, context, targets)
+    if gain.value != gain.value:
+        return f"; by {metric.name} the gold rows tell no gain"
+    return f"; by {metric.name} a gain of {gain.value:+.3f} ({gain.low:+.3f} to {gain.high:+.3f}) on gold, out of fold"
 
 
 def _alone(context: Context, targets: FittedTargets) -> str:
@@ -158,10 +174,7 @@ def _described(context: Context, targets: FittedTargets) -> str:
     leader = {"teacher": "the teacher", "retrained": "the retrained teacher"}.get(targets.leader, targets.leader)
     others = [name for name in context.validation if name != targets.leader]
     recalibrated = f"{leader}'s predictions, recalibrated on {len(context.labels):,} gold rows"
-    if not others:
-        return recalibrated
-    corrected = f"their correction by {', '.join(others)}, which is {targets.of.share:.0%} of the average"
-    return f"{recalibrated}, averaged with {corrected}"
+    return f"{recalibrated}, averaged with their correction by {', '.join(others)}" if others else recalibrated
 
 
 def supervise_best(context: Context) -> Supervision:
