@@ -224,6 +224,21 @@ def test_the_verdict_comes_first_then_the_teacher_class_by_class(
 
 
 @pytest.mark.slow
+def test_what_the_targets_gain_by_a_metric_is_said_and_they_are_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {}
+    for name, more in {"plain": [], "named": ["--metric", "f1:positive"]}.items():
+        assert cli.main(words("correct", tmp_path, "label", "--output", tmp_path / f"{name}.parquet", *more)) == 0
+        found[name] = pq.read_table(tmp_path / f"{name}.parquet").replace_schema_metadata()
+    assert found["named"].equals(found["plain"])
+    plain, named = capsys.readouterr().out.split("Targets: ")[1:]
+    assert "by f1:positive a gain of +" in named and "by f1" not in plain
+    assert cli.main(words("correct", tmp_path, "label", "--output", tmp_path / "n.parquet", "--metric", "f1:none")) == 2
+    assert "of which class" in capsys.readouterr().err and not (tmp_path / "n.parquet").exists()
+
+
+@pytest.mark.slow
 def test_without_texts_the_teacher_is_recalibrated(tmp_path: Path) -> None:
     output = tmp_path / "t.csv"
     gold = gold_csv(GOLD_ROWS, tmp_path)

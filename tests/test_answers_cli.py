@@ -73,6 +73,18 @@ def test_a_plan_without_texts_has_the_teachers_label_and_formulas_are_escaped(tm
 
 
 @pytest.mark.slow
+def test_what_linear_pilots_take_is_told_before_they_are_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words("advise", tmp_path, "label")) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if "pilot students" in line]
+    assert told == [
+        "for the forecast two linear pilot students will be trained on the words of column 'text', one regression each, of "
+        f"{len(CLASSES)} classes: each learns 80 gold rows and 165 of the unlabeled rows, and predicts 55 others"
+    ]
+    assert cli.main(words("advise", tmp_path, "label")[:-2]) == 0  # without --text nothing is trained on rows
+    assert "pilot students" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_details_are_all_tables_and_all_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(words("advise", tmp_path, "label")) == 0
     brief = capsys.readouterr().out

@@ -27,6 +27,9 @@ from wdistill.methods import crossfit
 from wdistill.methods.best import correct_targets
 from wdistill.methods.context import AuxiliaryPredictions, Context, one_hot
 from wdistill.methods.crossfit import folds_of
+from wdistill.methods.judged import judge
+from wdistill.methods.metric_text import metric_of
+from wdistill.methods.targets import fit_targets
 from wdistill.tables import experts, job, join
 from wdistill.tables.options import Options, Paths
 from wdistill.tables.output import read_record
@@ -313,11 +316,41 @@ def test_the_papers_method_is_the_default_and_its_record_knows_no_other(tables: 
     )
 
 
+# the user's metric --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", ["macro-f1", "f1:2", "log-loss", "cost:FILE"])
+def test_the_reason_has_the_gain_by_the_users_metric_and_the_targets_are_the_same(
+    tables: list[str], tmp_path: Path, metric: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "costs.csv").write_text("0,1,1\n1,0,1\n9,9,0\n")
+    named = metric.replace("FILE", str(tmp_path / "costs.csv"))
+    plain = best(tables, tmp_path / "plain.parquet", "--opinions", "llm")
+    found = best(tables, tmp_path / "named.parquet", "--opinions", "llm", "--metric", named)
+    assert found.replace_schema_metadata().equals(plain.replace_schema_metadata())
+    before, after = (read_record(tmp_path / name) for name in ("plain.parquet", "named.parquet"))
+    assert before is not None and after is not None
+    assert "metric" not in before["options"] and after["options"]["metric"] == named
+    opened = experts.open_experts(Paths([tables[1]], [tables[3]]), Options(method="best", opinions=("llm",)))
+    context = experts.predict_sample(opened).context
+    gain = judge(metric_of(named, "012"), context, fit_targets(context), None).gain
+    told = f"; by {metric.removesuffix(':FILE')} a gain of {gain.value:+.3f}"
+    assert after["why"] == f"{before['why']}{told} ({gain.low:+.3f} to {gain.high:+.3f}) on gold, out of fold"
+    assert gain.low > 0
+    capsys.readouterr()
+    assert cli.main(["advise", *tables, "--opinions", "llm", "--metric", named, "--details"]) == 0
+    assert told in " ".join(capsys.readouterr().out.split())
+
+
 # what is refused ----------------------------------------------------------------------------------------------------
 
 CONFLICTS = {
     "opinions of the paper": (["--opinions", "llm"], "needs --method best"),
     "inputs of the paper": (["--method", "paper", "--inputs", "x"], "needs --method best"),
+    "a metric of the paper": (["--metric", "macro-f1"], "needs --method best"),
+    "no such metric": (["--method", "best", "--metric", "f2"], "unknown metric"),
+    "a metric of no class": (["--method", "best", "--metric", "f1:7"], "of which class"),
+    "no such file of costs": (["--method", "best", "--metric", "cost:none.csv"], "the costs cannot be read"),
     "a rule": (["--method", "best", "--rule", "fidelity"], "needs --method paper"),
     "neighbours": (["--method", "best", "--neighbors", "3"], "needs --method paper"),
     "labeled rows without inputs": (["--method", "best", "--labeled", "l.parquet"], "needs --inputs"),
@@ -396,10 +429,14 @@ def test_advice_is_the_verdict_then_few_reasons_and_all_tables_on_demand(
     monkeypatch.setenv("COLUMNS", "80")
     plan = tmp_path / "next.csv"
     assert cli.main(["advise", *tables, "--opinions", "llm"]) == 0
-    assert capsys.readouterr().out.startswith("Verdict: correct the targets: about +")
+    without = capsys.readouterr()
+    assert without.out.startswith("Verdict: correct the targets: about +") and "pilot" not in without.err
     words = ["advise", *tables, "--opinions", "llm", "--inputs", "x"]
     assert cli.main(words) == 0
-    short = capsys.readouterr().out.splitlines()
+    found = capsys.readouterr()
+    assert "two linear pilot students will be trained on 4 inputs, one regression each, of 3 classes" in found.err
+    assert "learns 150 gold rows and 300 of the unlabeled rows, and predicts 100 others" in found.err
+    short = found.out.splitlines()
     assert short[0].startswith("Verdict: ") and max(map(len, short)) <= 80 and "pilot students" in short[4]
     assert short[1] == "150 gold rows, 400 unlabeled rows; intervals are 95 %."
     assert len(short) <= 8 and short[-1] == "All tables: --details"

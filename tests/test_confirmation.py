@@ -283,6 +283,10 @@ def test_the_sentences_of_choices_hold_on_the_lines(stored: list[Line]) -> None:
     (labels, shape, labels_f1, _), sizes = numbers, len(confirmation.GOLD)
     assert max(labels[:sizes]) < 0.05 and labels_f1[0] > 0.5
     assert all(0.05 < each < 0.25 for each in shape[:sizes]) and max(each for row in numbers for each in row[sizes:]) < 0
+    log = " ".join((confirmation.HERE.parent / "LOG.md").read_text().split())
+    gained, lost = ("{:.2f}, {:.2f} and {:.2f}".format(*map(abs, each)) for each in (shape[:sizes], shape[sizes:]))
+    assert f"(all {len(stored)} trials), in hindsight, that would have gained {labels[0]:.2f} points at 100 gold rows" in log
+    assert f"always right would gain {gained} points; hard on all tasks loses {lost} (" in log
 
 
 def test_documents_show_what_the_lines_say(stored: list[Line]) -> None:
@@ -350,6 +354,20 @@ def test_lines_name_the_code_that_documents_name(stored: list[Line]) -> None:
     )
     colour = [each for each in stored if each["task"] == "cifar10-lite0"]
     assert {each["data"]["sha256"] for each in colour} == {"15f3662d9bcbfb14"}
+
+
+def test_what_is_said_of_an_llms_answers_has_the_numbers_of_the_lines(stored: list[Line]) -> None:
+    found = []
+    for arm in ("best", "recalibrated+gold"):
+        for gold in (100, 500):
+            lines = [each["accuracy"] for each in stored if (each["task"], each["gold"]) == ("tweets-llm", gold)]
+            gains = np.array([each[arm] - each[BASE] for each in lines])
+            found.append(f"{gains.mean():+.2f} ± {gains.std(ddof=1) / np.sqrt(len(gains)):.2f}")
+    words = sayings(stored)
+    assert [part for part in found if part not in words["answers"]] == [] and len(set(found)) == 4
+    assert words["answers"].startswith(f"{found[0]} and {found[1]} points over `{BASE}` with 100 and 500 gold rows")
+    told = forecasts(stored)
+    assert words["near"] == f"{told.near} of {len(told.cells)}" and told.missed[0] > 5 * told.missed[1]  # mostly too low
 
 
 def test_sentences_of_the_forecast_have_the_numbers_of_the_lines(stored: list[Line]) -> None:

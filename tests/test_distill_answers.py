@@ -242,6 +242,10 @@ def test_settings_that_answers_decide_are_refused() -> None:
         go(recipe={"kind": "logits"})
     with pytest.raises(ConfigError, match="targets are a setting of the recipe here"):
         go(targets="hard")
+    with pytest.raises(ConfigError, match="targets_from is a setting of the recipe here"):
+        go(targets_from="teacher")
+    with pytest.raises(ConfigError, match="metric is a setting of the recipe here"):
+        go(metric="macro-f1")
 
 
 def test_rows_are_no_longer_than_the_longest_text_needs() -> None:

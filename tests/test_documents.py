@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -10,16 +11,20 @@ import pytest
 import scipy.stats
 from matplotlib.container import ErrorbarContainer
 
+from benchmarks.measuring import RESULTS
 from experiments.lab.documents import END, filled, mark
 from experiments.lab.figures import rendered
 from experiments.lab.items import Item
 from experiments.lab.results import Line, budgets
 from experiments.lab.tables import paired
 from experiments.paper.catalogue import ITEMS
-from experiments.paper.claims import CLAIMS, claims, claims_figure, printed
+from experiments.paper.claims import CLAIMS, COLUMNS, claims, claims_figure, printed
 from experiments.paper.reasons import reasons
 from experiments.paper.reproduce import HERE, blocks, read_lines
 from tests.test_views import line
+from wdistill.report.words import signed
+
+README = HERE.parent / "README.md"
 
 DOCUMENTS = {HERE / "README.md": ("results", "reasons"), HERE.parent / "docs" / "results.md": ("claims",)}  # what is there
 REMEDY = "run: wdistill reproduce all --trials 0"
@@ -54,6 +59,26 @@ def test_the_figure_of_the_claims_is_that_of_the_lines() -> None:
     lines = {name: each for item in ITEMS for name, each in read_lines(item, HERE).items()}
     drawn = rendered(claims_figure(lines)).decode()
     assert same_picture((HERE / "figures" / "claims.svg").read_text(), drawn), REMEDY
+
+
+def test_what_the_readme_says_by_hand_of_the_papers_weights_is_that_of_the_lines() -> None:
+    """The paper's weights without gold as labels: row 2, last sentence."""
+    lines = {name: each for item in ITEMS for name, each in read_lines(item, HERE).items()}
+    pairs = [budgets(lines[name])[0] for name in COLUMNS["all small pairs"][0]]
+    found = paired(pairs, "debiased", "unweighted", "final")
+    assert found is not None and found.standard_error is not None and len(pairs) == 3
+    gain = f"{signed(100 * found.mean)} ± {100 * found.standard_error:.2f} in {found.trials} trials of three small pairs"
+    assert f"Without gold as labels: {gain} of models" in README.read_text()
+
+
+def test_the_times_of_the_readme_are_those_that_were_measured_last() -> None:
+    told = [json.loads(text) for text in RESULTS.read_text().splitlines()]
+    wanted = {"n": 1_000_000, "K": 10, "kind": "probabilities", "peer": "NumPy + scikit-learn", "quick": False}
+    last = [each for each in told if all(each.get(name) == value for name, value in wanted.items())][-1]
+    assert last["threads"] == 2 and "Xeon" in last["cpu"] and "2.80GHz" in last["cpu"]
+    times = f"{last['seconds']:.2f} s; {last['peer']} {last['peer_seconds']:.2f} s"
+    how = f"`python -m benchmarks.weigh --only 1,2`, 2-core Xeon at 2.8 GHz, commit {last['commit'][:7]}"
+    assert f"| Time to weigh 1,000,000 rows × 10 classes | {times} | {how} |" in README.read_text()
 
 
 def same_picture(one: str, other: str) -> bool:

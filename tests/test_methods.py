@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -16,9 +17,10 @@ from wdistill.core.errors import ConfigError
 from wdistill.methods import best, corrected, robust, weighted
 from wdistill.methods.context import AuxiliaryPredictions, Context, CrossEntropy, by_rule, one_hot
 from wdistill.methods.crossfit import FLOOR, floored_logs, folds_of, out_of_fold
+from wdistill.methods.metric import parse_metric
 from wdistill.methods.posterior import cross_fitted, fit_posterior
 from wdistill.methods.robust import Forward, Generalised, Mixed, Taylor, Tempered, TwoSided
-from wdistill.methods.targets import PRIOR_ROWS, fit_targets, leader_of, stacked_share
+from wdistill.methods.targets import PRIOR_ROWS, better_alone, fit_targets, leader_of, stacked_share
 from wdistill.methods.teacher_error import boosted, features, learned_error, logistic, neighbors_error
 from wdistill.weights.debiased import debiased
 from wdistill.weights.evidence import Evidence
@@ -351,7 +353,11 @@ def test_corrected_targets_are_right_more_often_than_the_teacher() -> None:
 def test_best_corrects_where_gold_speaks_for_it() -> None:
     found = case(m=300, second=0.95, teacher=0.7)
     lesson = best.supervise_best(found)
-    assert lesson.gold and "recalibrated on 300 gold rows" in lesson.why and "second" in lesson.why
+    assert lesson.gold and "recalibrated on 300 gold rows, averaged with their correction by " in lesson.why
+    said = r"student, second, forest: the correction is \d+% of the average, [\d.]+% of the rows get another class, \+"
+    assert re.search(said, lesson.why)
+    other = best.correct_targets(case(m=300, second=0.95, teacher=0.7, seed=1)).why
+    assert other != lesson.why and other.partition(":")[0] == lesson.why.partition(":")[0], "trials are counted by it"
     assert np.mean(lesson.targets.argmax(axis=1) == found.evidence.truth) > 0.9
     seen = best.correct_targets(found).gain
     assert seen.won > seen.lost
@@ -430,6 +436,59 @@ def test_targets_of_every_name_are_distributions_and_the_average_lies_between() 
     assert np.array_equal(fitted["teacher"].of(found.unlabeled), found.unlabeled["teacher"])
     with pytest.raises(ConfigError, match="no such targets"):
         fit_targets(found, "oracle")
+
+
+def boastful(m: int, seed: int) -> Context:
+    """A forest that is right on 85 % of the rows, but nearly sure where it errs and unsure where it is right."""
+    found = case(m=m, teacher=0.55, seed=seed)
+    truth = np.concatenate([found.labels, found.evidence.truth])  # type: ignore[list-item]
+    right = np.random.default_rng(seed + 5).random(len(truth)) < 0.85
+    said = one_hot(np.where(right, truth, (truth + 1) % K), K)
+    forest = np.where(right[:, None], 0.33 + 0.01 * said, 0.01 + 0.97 * said)
+    return replace(found, auxiliary={"forest": AuxiliaryPredictions(forest[:m], forest[m:])})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_reason_says_what_targets_gain_by_the_users_metric_of_losses_too_and_teaches_the_same(seed: int) -> None:
+    found = case(m=300, seed=seed)
+    plain = best.correct_targets(found)
+    for name in ("macro-f1", "log-loss", "average-precision:b"):
+        told = best.correct_targets(replace(found, metric=parse_metric(name, "abc")))
+        assert np.array_equal(told.targets.of(found.unlabeled), plain.targets.of(found.unlabeled))
+        values = [parse_metric(name, "abc")(each, found.labels) for each in
+                  (told.targets.out_of_fold, found.validation["teacher"])]  # fmt: skip
+        gain = values[0] - values[1] if name != "log-loss" else values[1] - values[0]
+        assert gain > 0.1 and told.why.startswith(f"{plain.why}; by {name} a gain of +{gain:.3f} (+")
+        assert told.why.endswith(") on gold, out of fold")
+    assert best.correct_targets(replace(found, metric=parse_metric("accuracy", "abc"))).why == plain.why
+    first = replace(found.evidence, validation_labels=np.minimum(found.labels, 1))  # no gold row of the last class
+    lacking = replace(found, evidence=first, metric=parse_metric("recall:c", "abc"))
+    assert "; by recall:c the gold rows tell no gain" in best.correct_targets(lacking).why
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_expert_that_alone_is_better_on_gold_than_the_targets_is_told(seed: int) -> None:
+    found = boastful(300, seed)
+    told = best.correct_targets(found)
+    right = [100 * np.mean(each.argmax(axis=1) == found.labels) for each in
+             (found.validation["forest"], told.targets.out_of_fold)]  # fmt: skip
+    assert right[0] > right[1] + 10 and better_alone(found, told.targets) == "forest"
+    said = f"; forest alone is right on more gold rows ({right[0]:.1f}%, these targets {right[1]:.1f}%)"
+    assert told.why.endswith(f"{said}: --targets-from forest teaches it")
+    overruled = best.correct_targets(replace(found, targets_from="forest"))
+    assert overruled.gain.gain > told.gain.gain and "alone" not in overruled.why
+    asked = best.correct_targets(replace(case(m=300, seed=seed), targets_from="teacher"))
+    assert "alone is right on more gold rows" in asked.why, "of targets that were asked for too"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_no_expert_is_better_than_the_targets_beyond_chance_none_is_told(seed: int) -> None:
+    for found in (case(m=300, seed=seed), case(m=30, seed=seed), case(m=300, second=1 / K, seed=seed)):
+        told = best.correct_targets(found)
+        assert better_alone(found, told.targets) == "" and "alone" not in told.why
+    few = boastful(300, seed)
+    groups = replace(few, gold_groups=np.arange(300) % 3)  # of three groups hardly anything is known
+    assert better_alone(groups, fit_targets(groups)) == ""
 
 
 def test_the_leader_is_the_retrained_teacher_where_there_is_one_and_none_is_clearly_better() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import html
 import json
+import re
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from wdistill.methods.metric_text import metric_of, read_costs, written_out
 from wdistill.methods.statistics import Interval
 from wdistill.report.judged import decisions, grids, pool_sentences, terminal_lines, without_base
 from wdistill.report.page import page
+from wdistill.report.tables import choices
 from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.runs.judgement import JudgedStudent, Judgement, Measured, judgement_of
 from wdistill.training.export import export_run
@@ -116,6 +118,14 @@ def test_page_and_terminal_show_metric_decision_and_pool(found: Report) -> None:
     assert len(grids([outcome])) == 2 and len(list(terminal_lines([outcome]))) == 5
     twice = grids([outcome, outcome])[0]
     assert all("±" in line[2] for line in twice.lines) and decisions([outcome, outcome])[0].startswith("In the first trial")
+
+
+@pytest.mark.slow
+def test_the_reason_of_best_has_the_gain_by_the_metric(found: Report) -> None:
+    number = r"[+-][\d.]+"
+    said = rf"points of target accuracy expected; by f1:1 a gain of {number} \({number} to {number}\) on gold, out of fold"
+    why = found.outcome.arms["best"].why
+    assert re.search(said, why) and choices([found.outcome]) == [("best", why)]
 
 
 @pytest.mark.slow

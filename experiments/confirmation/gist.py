@@ -29,6 +29,7 @@ from experiments.lab.tables import MISSING
 from experiments.leaderboard.report import percent
 from wdistill.report.words import listed, signed
 
+ANSWERS = "tweets-llm"  # the task whose teacher is an LLM's stored answers
 HARDLY = 0.5  # points above the better of the two baselines that are hardly worth a method
 
 
@@ -80,6 +81,8 @@ def sayings(lines: Sequence[Line]) -> dict[str, str]:
         "rivals": _better_rivals(lines),
         "losses": losses_said(lines),
         "worst": worst_elsewhere(lines),
+        "answers": _of_answers(lines),
+        "near": f"{pilots.near} of {len(pilots.cells)}",
     }
 
 
@@ -103,6 +106,19 @@ def _better_rivals(lines: Sequence[Line]) -> str:
         for (task, rival), by_gold in found.items()
     ]
     return "; ".join(words) or "no simple rival on any task"
+
+
+def _of_answers(lines: Sequence[Line]) -> str:
+    """What `best`, and recalibration alone, gain on an LLM's answers."""
+    theirs = [line for line in lines if line["task"] == ANSWERS]
+    sizes = sizes_of(theirs)
+
+    def gains(arm: str) -> str:
+        return listed([gain_text(mean_gain(theirs, arm, BASE, gold)) for gold in sizes])
+
+    return f"{gains('best')} points over `{BASE}` with {_each(sizes)} gold rows, recalibration alone " + gains(
+        "recalibrated+gold"
+    )
 
 
 def _mean(by_task: Mapping[str, float]) -> str:

@@ -34,7 +34,10 @@ from wdistill.core.errors import WdistillError
 from wdistill.report.words import count
 
 HERE = Path(__file__).resolve().parent.parent
-DOCUMENTS = (HERE.parent / "README.md", *(HERE.parent / "docs" / f"{name}.md" for name in ("results", "best", "advise")))
+DOCUMENTS = (
+    HERE.parent / "README.md",
+    *(HERE.parent / "docs" / f"{name}.md" for name in ("results", "best", "advise", "llm")),
+)
 LINES = HERE / "results" / "confirmation.jsonl"
 GOLD = (100, 500, 2000)
 NEEDED = ("task", "gold", "trial", "accuracy", "macro_f1", "forecast", "seconds", "commit")

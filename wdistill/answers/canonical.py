@@ -79,6 +79,7 @@ def table_options(pool: AnswerPool) -> Options:
         classes=pool.classes.names,
         targets_from=chosen.targets_from,
         escape_formulas=chosen.escape_formulas,
+        metric=chosen.metric,
     )
 
 

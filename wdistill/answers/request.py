@@ -72,3 +72,8 @@ class AnswerOptions(Settings):
         "average",
         "what is taught: average, posterior, or an expert such as teacher or trees, also with -recalibrated",
     )
+    metric: str | None = setting(
+        None,
+        "say what the targets gain by it too (they are the same): macro-f1, log-loss, f1:CLASS, cost:FILE, …",
+        metavar="NAME",
+    )

@@ -41,7 +41,7 @@ from wdistill.methods.questions import USUAL, Questions
 from wdistill.methods.statistics import Interval, Z, share
 from wdistill.methods.targets import Targets
 from wdistill.tables.experts import SampledPredictions, open_experts, predict_sample
-from wdistill.text.linear_pilots import drawn_rows, linear_pilots
+from wdistill.text.linear_pilots import announce_linear_pilots, drawn_rows, linear_pilots
 from wdistill.weights.confidence import Floats
 
 SHOWN = 20  # texts whose label would change, and as many to label next
@@ -140,13 +140,17 @@ def advise_answers(
         experts = open_experts(table_paths(folder), table_options(pool))
         sample = predict_sample(experts)
         pilots = None if row_experts is None else _pilots(pool, row_experts.models, sample, experts.ids)
-        advice = advise(replace(sample.context, gold_alone=True), sample.concerns, pilots, judging, questions)
+        context = replace(sample.context, gold_alone=True, metric=judging)
+        advice = advise(context, sample.concerns, pilots, judging, questions)
         advice = replace(advice, unlabeled=sample.rows, sampled=sample.drawn)
     return _judged(pool, seen, advice, sample.context, sample.ids, sample.rows)
 
 
 def _pilots(pool: AnswerPool, models: RowModels, sample: SampledPredictions, gold: pa.Array) -> Pilots:
-    """Linear pilot students, which read what the linear expert reads."""
+    """Linear pilot students, which read what the linear expert reads; it says what they will take."""
+    text = pool.options.text
+    reads = f"the words of column {text!r}" if text else "the columns of inputs"
+    announce_linear_pilots(len(gold), len(sample.ids), len(pool.classes), reads)
 
     def pilots(targets: Targets) -> PilotPredictions:
         drawn = drawn_rows(len(sample.ids), sample.context.seed)

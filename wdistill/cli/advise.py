@@ -53,7 +53,7 @@ def add(commands: Any) -> None:
     flag("--metric", metavar="NAME", help=METRIC)
     flag("--details", action="store_true", help="print all tables behind the verdict")
     names = (*OF_METHOD["best"], *READING, "escape_formulas")
-    add_flags(advise, Options, names)
+    add_flags(advise, Options, [name for name in names if name != "metric"])
     add_flags(advise, AnswerOptions, [name for name in settings_of(AnswerOptions) if name not in names])
     add_flags(advise, QuestionFlags)
     advise.set_defaults(run=run_advise)
@@ -68,7 +68,6 @@ def run_advise(arguments: argparse.Namespace) -> None:
     from wdistill.core.settings import flags_given
     from wdistill.methods.advice import advise
     from wdistill.methods.crossfit import need_sklearn
-    from wdistill.methods.metric_text import metric_of
     from wdistill.tables.experts import open_experts, predict_sample
     from wdistill.tables.options import Options, Paths, check_options, read_options
     from wdistill.tables.pilots import table_pilots
@@ -92,9 +91,7 @@ def run_advise(arguments: argparse.Namespace) -> None:
         experts.source.warn_of_scaling()
         if len(sample.ids) < sample.drawn:
             checks.warn(f"{sample.drawn - len(sample.ids):,} unlabeled rows are not in all tables, and are left out")
-        names = experts.evidence.classes or [str(number) for number in range(experts.classes)]
-        metric = None if arguments.metric is None else metric_of(arguments.metric, names)
-        advice = advise(sample.context, sample.concerns, table_pilots(experts, sample), metric, questions)
+        advice = advise(sample.context, sample.concerns, table_pilots(experts, sample), experts.metric, questions)
         advice = replace(advice, unlabeled=sample.rows, sampled=sample.drawn)
     if arguments.plan is not None:
         _write_plan(_plan(advice, sample, experts.ids), arguments.plan, options.escape_formulas)

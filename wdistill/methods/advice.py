@@ -110,6 +110,7 @@ def advise(
     `pilots` trains pilot students, which forecast the student's gain. Verdict and gains are in accuracy; teacher, targets
     and pilots are judged by another `metric` too, where it is given. `questions`: a width in points, and prices.
     """
+    context = context if metric is None or context.metric is metric else replace(context, metric=metric)
     rows = len(context.unlabeled["teacher"])
     kept = _sample(rows, context.seed)
     sampled = context if len(kept) == rows else _part(context, kept)

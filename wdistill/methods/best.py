@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from wdistill.core.errors import bad_input
 from wdistill.core.threads import blocks, one_thread
 from wdistill.methods.context import Context, MethodArm, Supervision, supervise
-from wdistill.methods.on_gold import effective_number, mean_of
+from wdistill.methods.judged import gain_on_gold
+from wdistill.methods.on_gold import effective_number, mean_of, share_of
 from wdistill.methods.posterior import cross_fitted
-from wdistill.methods.targets import Average, FittedTargets, fit_targets
+from wdistill.methods.targets import Average, FittedTargets, better_alone, fit_targets
 
 AUXILIARY_MODELS = ("second", "forest", "retrained")  # another student, a random forest, and the teacher, all with gold
 FEWEST = 10  # gold rows, at least, to fit and to evaluate on
@@ -135,13 +136,35 @@ def _advantage(context: Context, targets: FittedTargets) -> NDArray[np.float64]:
 
 
 def _why(context: Context, targets: FittedTargets, gain: GainEstimate) -> str:
-    """What the targets are; then how many rows they change, and what that gains."""
+    """What the targets are, how many rows they change, what that gains, and an expert that alone is better on gold."""
     changed = f"{gain.differing:.1%} of the rows get another class"
     expected = f"{100 * gain.gain:+.1f} ± {100 * gain.gain_error:.1f} points of target accuracy expected"
-    share = (
-        f"{targets.of.share:.0%} of the weight, " if isinstance(targets.of, Average) and len(context.validation) > 1 else ""
-    )
-    return f"{_described(context, targets)}: {share}{changed}, {expected}"
+    share = ""
+    if isinstance(targets.of, Average) and len(context.validation) > 1:
+        share = f"the correction is {targets.of.share:.0%} of the average, "
+    gained = f"{share}{changed}, {expected}{_by_metric(context, targets)}"
+    return f"{_described(context, targets)}: {gained}{_alone(context, targets)}"
+
+
+def _by_metric(context: Context, targets: FittedTargets) -> str:
+    """What the targets gain by the user's metric on gold, out of fold, where it is not accuracy."""
+    metric = context.metric
+    if metric is None or metric.name == "accuracy":
+        return ""
+    gain = gain_on_gold(metric, context, targets)
+    if gain.value != gain.value:
+        return f"; by {metric.name} the gold rows tell no gain"
+    return f"; by {metric.name} a gain of {gain.value:+.3f} ({gain.low:+.3f} to {gain.high:+.3f}) on gold, out of fold"
+
+
+def _alone(context: Context, targets: FittedTargets) -> str:
+    """The expert that by itself is right on more gold rows than the targets, beyond chance, and how it can be taught."""
+    name = better_alone(context, targets)
+    if not name:
+        return ""
+    rights = (each.argmax(axis=1) == context.labels for each in (context.validation[name], targets.out_of_fold))
+    own, taught = (f"{share_of(right, context.design).value:.1%}" for right in rights)
+    return f"; {name} alone is right on more gold rows ({own}, these targets {taught}): --targets-from {name} teaches it"
 
 
 def _described(context: Context, targets: FittedTargets) -> str:

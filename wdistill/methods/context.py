@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from wdistill.core.errors import bad_value
 from wdistill.methods.crossfit import Ints, folds_of
 from wdistill.methods.gold_design import GoldDesign
+from wdistill.methods.metric import Metric
 from wdistill.weights.confidence import Floats
 from wdistill.weights.debiased import Targets
 from wdistill.weights.equations import probabilities
@@ -56,6 +57,7 @@ class Context:
     gold_alone: bool = False  # there are no labeled rows: the student was trained on gold rows alone
     gold_weights: Floats | None = None  # (m,) 1 / the probability of being drawn, of gold rows that were drawn unevenly
     gold_groups: NDArray[Any] | None = None  # (m,) of gold rows that belong together: documents, users, queries
+    metric: Metric | None = None  # the user's: `best` says its gain by it too, and teaches the same
 
     @property
     def labels(self) -> NDArray[Any]:

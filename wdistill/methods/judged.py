@@ -25,19 +25,24 @@ class JudgedTargets:
     by_class: tuple[tuple[Interval, Interval], ...]  # teacher and corrected targets, for every class
 
 
+def gain_on_gold(metric: Metric, context: Context, targets: FittedTargets) -> Interval:
+    """What targets gain over the teacher by a metric, out of fold on the gold rows; more is better."""
+    drawn = (context.gold_weights, context.gold_groups)
+    found = difference(metric, targets.out_of_fold, context.validation["teacher"], context.labels, *drawn)
+    return found if metric.higher else Interval(-found.value, -found.high, -found.low)
+
+
 def judge(metric: Metric, context: Context, targets: FittedTargets, pilots: PilotPredictions | None) -> JudgedTargets:
     """All of it, from the gold rows and from what pilot students predict."""
     teacher, corrected, labels = context.validation["teacher"], targets.out_of_fold, context.labels
     drawn = (context.gold_weights, context.gold_groups)
-    measured = difference(metric, corrected, teacher, labels, *drawn)
-    gain = measured if metric.higher else Interval(-measured.value, -measured.high, -measured.low)
     classes = [estimate_by_class(metric, each, labels, *drawn) for each in (teacher, corrected)]
     return JudgedTargets(
         metric.name,
         not metric.higher,
         estimate(metric, teacher, labels, *drawn),
         estimate(metric, corrected, labels, *drawn),
-        gain,
+        gain_on_gold(metric, context, targets),
         None if pilots is None else forecast(pilots, metric),
         tuple(zip(*classes, strict=True)),
     )

@@ -1,8 +1,9 @@
 """Pilot students: a forecast of what a student gains by corrected targets, measured instead of computed.
 
-Two students are trained on the labeled rows, the gold rows and three quarters of the unlabeled rows: one on the teacher's
-targets, one on the corrected ones. On the last quarter the corrected targets judge both: as if the truth were distributed
-as they say, the metric of the one minus that of the other is the forecast.
+Two students are trained on the gold rows and three quarters of the unlabeled rows (those of a run on the labeled rows too,
+linear ones never): one on the teacher's targets, one on the corrected ones. On the last quarter the corrected targets judge
+both, which are what `best` would teach, an average unless another is named: as if the truth were distributed as they say,
+the metric of the one minus that of the other is the forecast.
 
 How far single students are from it was measured in the confirmation, for accuracy and macro-F1, and afterwards: with what
 had been frozen before (0.7 points to both sides) two thirds of its trials were inside the "95 %" interval, and forecasts

@@ -3,8 +3,8 @@
 Each is fitted on the gold rows, and answers for them out of fold. The leader is the teacher, or the teacher retrained with
 gold rows where there is one, or an expert that is right on more gold rows beyond chance. `average`, the default, is the mean
 of the recalibrated leader and of the posterior whose prior trusts the leader alone. Its two shares are stacked (Wolpert,
-Neural Networks 1992): they maximise the likelihood of the gold rows, out of fold, with a prior of one half each. Averages
-lose less than choices where gold rows are few.
+Neural Networks 1992): they maximise the likelihood of the gold rows, out of fold, with a prior of one half each. On
+tuning tasks averages lost less than choices where gold rows are few.
 """
 
 from __future__ import annotations
@@ -121,10 +121,27 @@ def check_source(source: str, experts: Collection[str], where: str) -> None:
 def leader_of(context: Context) -> str:
     """The expert that the prior trusts: the retrained teacher, the teacher, or one that is better on gold beyond chance."""
     usual = "retrained" if "retrained" in context.validation else "teacher"
-    right = {name: values.argmax(axis=1) == context.labels for name, values in context.validation.items()}
-    counted = np.ones(len(context.labels)) if context.gold_weights is None else context.gold_weights
-    strongest = max(right, key=lambda name: float(counted @ right[name]))
+    right = _right_rows(context)
+    strongest = _strongest(right, context)
     return strongest if beats(right[strongest], right[usual], BEYOND_CHANCE, context.design) else usual
+
+
+def better_alone(context: Context, targets: FittedTargets) -> str:
+    """The expert that is right on most gold rows, where it beats the targets there beyond chance, out of fold; or ""."""
+    right = _right_rows(context)
+    strongest, taught = _strongest(right, context), targets.out_of_fold.argmax(axis=1) == context.labels
+    return strongest if beats(right[strongest], taught, BEYOND_CHANCE, context.design) else ""
+
+
+def _right_rows(context: Context) -> dict[str, NDArray[np.bool_]]:
+    """On which gold rows (m,) every expert is right."""
+    return {name: values.argmax(axis=1) == context.labels for name, values in context.validation.items()}
+
+
+def _strongest(right: Mapping[str, NDArray[np.bool_]], context: Context) -> str:
+    """The expert that is right on most gold rows."""
+    counted = np.ones(len(context.labels)) if context.gold_weights is None else context.gold_weights
+    return max(right, key=lambda name: float(counted @ right[name]))
 
 
 def stacked_share(one: Floats, other: Floats, labels: NDArray[np.integer], weights: Floats | None = None) -> float:

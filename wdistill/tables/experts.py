@@ -31,6 +31,8 @@ from wdistill.methods.guards import (
     leaked,
     one_of_each,
 )
+from wdistill.methods.metric import Metric
+from wdistill.methods.metric_text import metric_of
 from wdistill.tables.formats.table import Chunk, Table, open_tables
 from wdistill.tables.gold import located_errors, named_rows, read_gold, same_class_names, table_with
 from wdistill.tables.gold_design import column_values, naming_ids, read_design, with_design_columns
@@ -60,6 +62,7 @@ class ExpertTables:
     same: Ints | None = None  # (m,) of every gold row the first that is the same, where gold rows are repeated
     concerns: tuple[Concern, ...] = ()  # gold rows that are labeled rows too, or repeated
     design: GoldDesign = field(default_factory=GoldDesign)  # how the gold rows were drawn
+    metric: Metric | None = None  # the user's, by which `best` says its gain too
 
     @property
     def options(self) -> Options:
@@ -131,7 +134,9 @@ def open_experts(paths: Paths, options: Options) -> ExpertTables:
         for name in ("validation_teacher", *(f"validation_{student}" for student in students)):
             scan(getattr(evidence, name), name=name, **evidence.reading)
     source = UnlabeledTables(tables, options, evidence, columns)
-    experts = ExpertTables(source, ids, {}, named=_have_ids((*gold, tables[0])), design=design)
+    names = evidence.classes or [str(number) for number in range(source.classes)]
+    metric = None if options.metric is None else metric_of(options.metric, names)
+    experts = ExpertTables(source, ids, {}, named=_have_ids((*gold, tables[0])), design=design, metric=metric)
     auxiliary, _ = gather(gold, dict.fromkeys(options.opinions, experts.predict), ids, chunk_rows(source.classes), False)
     experts = replace(experts, auxiliary=auxiliary)
     return _with_forest(experts, gold, labeled) if options.inputs else experts
@@ -259,6 +264,7 @@ def predict_sample(experts: ExpertTables, seed: int = 0) -> SampledPredictions:
         options.targets_from,
         gold_weights=experts.design.weights,
         gold_groups=experts.design.groups,
+        metric=experts.metric,
     )
     all_concerns = (*experts.concerns, *concerns)
     own = sample.get(options.inputs or "")

@@ -86,13 +86,18 @@ class Options(RuleSettings):
         "in V: the probability with which a row was drawn; by default 'inclusion', where V has it",
         metavar="COLUMN",
     )
+    metric: str | None = setting(
+        None,
+        "say what best gains by it too (the targets are the same): macro-f1, log-loss, f1:CLASS, cost:FILE, …",
+        metavar="NAME",
+    )
 
 
 OF_METHOD = {  # options that one method alone looks at
     "paper": ("rule", *(name for name in settings_of(RuleSettings) if name != "targets"), "truth"),
-    "best": ("opinions", "inputs", "targets_from", "group", "inclusion"),
+    "best": ("opinions", "inputs", "targets_from", "group", "inclusion", "metric"),
 }
-DESIGN = ("group", "inclusion")  # how gold rows were drawn: in records only where that was told
+TOLD = ("group", "inclusion", "metric")  # in records only where they were told
 READING = ("targets", "kind", "classes", "soft_labels", "renormalize", "allow_subset")  # of both methods
 RESERVED = ("id", "label", "teacher", "student", "forest", "second", "retrained")  # no names of opinions
 
@@ -124,7 +129,7 @@ def read_options(flags: Mapping[str, Any]) -> Options:
 def option_record(options: Options) -> dict[str, Any]:
     """The options that the method looks at, as JSON can hold them."""
     others = (*OF_METHOD["best" if options.method == "paper" else "paper"], "method")
-    untold = [name for name in DESIGN if getattr(options, name) is None]
+    untold = [name for name in TOLD if getattr(options, name) is None]
     return {name: value for name, value in to_json(options).items() if name not in (*others, *untold)}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from wdistill.core.progress import say
 from wdistill.methods.context import Context, supervise
 from wdistill.methods.crossfit import Ints
 from wdistill.methods.pilots import PilotPredictions, pilot_rows
@@ -18,6 +19,16 @@ PENALTY = 0.1
 def drawn_rows(n: int, seed: int) -> Ints:
     """At most MOST of n rows, drawn at random, in order."""
     return np.arange(n) if n <= MOST else np.sort(np.random.default_rng(seed).choice(n, MOST, replace=False))
+
+
+def announce_linear_pilots(gold: int, unlabeled: int, classes: int, reads: str) -> None:
+    """Say before they are trained what two linear pilots take: rows, classes and fits; `reads`: what they read."""
+    taught, judged = pilot_rows(min(unlabeled, MOST))
+    say(
+        f"for the forecast two linear pilot students will be trained on {reads}, one regression each, of {classes:,} "
+        f"classes: each learns {gold:,} gold rows and {len(taught):,} of the unlabeled rows, and predicts {len(judged):,} "
+        "others"
+    )
 
 
 def linear_pilots(context: Context, targets: Targets, gold: Rows, drawn: Ints, rows: Rows) -> PilotPredictions:

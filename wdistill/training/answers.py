@@ -138,9 +138,13 @@ def _check_recipe(recipe: Recipe, options: AnswerOptions) -> None:
     if recipe.kind != "probabilities":
         expected, remedy = "probabilities, as answers are read", "leave it out"
         raise bad_value("is for a teacher given as a table", "recipe: kind", recipe.kind, expected, remedy)
-    if options.targets != "soft" and recipe.targets != options.targets:
-        expected, remedy = "one of them", 'set it in the recipe: {"targets": "hard"}'
-        raise bad_value("targets are a setting of the recipe here", "targets", options.targets, expected, remedy)
+    usual = AnswerOptions()
+    for name in ("targets", "targets_from", "metric"):
+        given = getattr(options, name)
+        if given not in (getattr(usual, name), getattr(recipe, name)):
+            expected, remedy = "one of them", f'set it in the recipe: {{"{name}": "{given}"}}'
+            verb = "are" if name == "targets" else "is"
+            raise bad_value(f"{name} {verb} a setting of the recipe here", name, given, expected, remedy)
 
 
 def _check_same(run: Run, record: Mapping[str, Any]) -> None:

@@ -200,6 +200,7 @@ def _context(job: TrainingJob, auxiliary: Sequence[str], evidence: Evidence) -> 
         job.gold_as_labeled,
         gold.design.weights,
         gold.design.groups,
+        job.metric,
     )
 
 
