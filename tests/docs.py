@@ -43,7 +43,7 @@ TRAINERS = {  # by the example of each
     "snorkel_votes": "snorkel",
 }
 RESULTS_BEGIN = "<!-- results made by `python -m tests.docs` -->"
-ARGUMENTS = {"satimage": " KEEL", "phoneme": " KEEL", "tweets": " TWEETS"}  # of an example, by its data
+ARGUMENTS = {"satimage": " KEEL", "phoneme": " KEEL", "tweets": " TWEETS", "CIFAR-10": " ROOT"}  # of an example, by its data
 TEACHER, PLAIN = "the teacher itself", "teacher's targets + gold"
 ARMS = {  # column → the names that examples have for it
     "teacher itself": (TEACHER,),
@@ -218,7 +218,7 @@ def traps_in(file: str) -> tuple[str, ...]:
 def trials_of_examples() -> dict[tuple[str, str], list[dict[str, Any]]]:
     """The trials that examples wrote, by example and data, in the order of the trainers."""
     lines = [json.loads(line) for line in (EXAMPLES / "results.jsonl").read_text().splitlines()]
-    lines.sort(key=lambda line: [*TRAINERS].index(line["example"]))
+    lines.sort(key=lambda line: [*TRAINERS, *FURTHER].index(line["example"]))
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for line in lines:
         found.setdefault((line["example"], line["data"]), []).append(line)

