@@ -242,7 +242,8 @@ def results() -> str:
     (processors, commits), counts = told(found), {len(trials) for trials in found.values()}
     heads = [["command", "data", *ARMS], ["command", "data", "arm", "over", "points"]]
     tables = [[f"| {' | '.join(head)} |", "|---" * len(head) + "|"] for head in heads]
-    said = f"Means over {' or '.join(map(str, sorted(counts)))} trials ± standard error. {processors}, commit {commits}."
+    of = "commits" if " and " in commits else "commit"
+    said = f"Means over {' or '.join(map(str, sorted(counts)))} trials ± standard error. {processors}, {of} {commits}."
     return "\n".join([*tables[0], *wide, "", *tables[1], *other, "", said, ""])
 
 
