@@ -8,11 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.killing import splits
 from tests.scale.clusters import rows_in_files
+from tests.scale.commands import distilling
 from tests.test_architecture import OF_ENGINES
 
 
@@ -30,30 +29,11 @@ def weighing(folder: Path) -> list[object]:
     return ["weigh", "--validation", *given.validation, "--unlabeled", *given.unlabeled, "--output"]
 
 
-def distilling(folder: Path) -> list[object]:
-    network = "torch.nn.Sequential(torch.nn.Linear(6, {}), torch.nn.ReLU(), torch.nn.Linear({}, 3))"
-    lines = [f"def {name}():\n    return {network.format(n, n)}" for name, n in (("teacher", 8), ("student", 4))]
-    (folder / "my_networks.py").write_text("\n".join(["import torch", *lines]))
-    for name, (inputs, labels) in splits().items():
-        np.savez(folder / f"{name}.npz", inputs=inputs.numpy(), label=labels.numpy())
-    words: list[object] = [
-        "distill",
-        "--teacher",
-        "my_networks:teacher",
-        "--student",
-        "my_networks:student",
-        "--device",
-        "cpu",
-    ]
-    words += [word for name in splits() for word in (f"--{name}", folder / f"{name}.npz")]
-    return [*words, "--epochs", 1, "--teacher-epochs", 1, "--student-epochs", 1, "--run", folder / "run"]
-
-
 COMMANDS = {
     "help": lambda folder: ["weigh", "--help"],
     "weigh": lambda folder: [*weighing(folder), "w.parquet"],
     "engine local": lambda folder: [*weighing(folder), "w", "--engine", "local", "--workers", "2"],
-    "distill": distilling,
+    "distill": lambda folder: [*distilling(folder), "--epochs", 1, "--run", folder / "run"],
 }
 
 
