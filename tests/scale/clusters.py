@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -88,6 +89,16 @@ def squared(inputs: np.ndarray) -> np.ndarray:
 
 
 JOBS = {each.__name__: each for each in (weighed, corrected, labeled)}
+
+
+def page_blocks(library: str = "") -> str:
+    """The program of docs/scale.md: its first block, then that which imports a library, or all that import no engine."""
+    page = (Path(__file__).parent.parent.parent / "docs" / "scale.md").read_text()
+    first, *others = re.findall(r"```python\n(.*?)```", page, re.S)
+    engines = {name: [block for block in others if f" {name}." in block] for name in ("ray", "pyspark")}
+    assert [len(each) for each in engines.values()] == [1, 1] and len(others) == 5
+    chosen = engines[library] if library else [block for block in others if [block] not in engines.values()]
+    return "\n".join([first, *chosen])
 
 
 def digest_of_rows(path: Path) -> str:

@@ -13,9 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
-from tests.scale.clusters import JOBS, Dying, Together, bytes_of, digest_of_rows, one_process, rows_in_files
+from tests.scale.clusters import JOBS, Dying, Together, bytes_of, digest_of_rows, one_process, page_blocks, rows_in_files
 from tests.scale.commands import mine, said_by, started
 from tests.tables import columns, write
 from wdistill.engines.local import run_here
@@ -89,3 +90,15 @@ def test_an_error_of_the_rows_is_one_clear_error(cluster: str, tmp_path: Path) -
     write(tmp_path / "u" / "3.parquet", bad)
     with pytest.raises(ValueError, match=r"u/3.parquet, column 'teacher'.*\n.*row 4"):
         weigh_partitions(given, str(tmp_path / "o"), Options(), partial(run_on_ray, address=cluster))
+
+
+@pytest.mark.filterwarnings("ignore")  # of Ray itself
+def test_the_block_of_the_page_for_ray_runs(cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    with ray.init(address=cluster, log_to_driver=False):
+        exec(page_blocks("ray"), names)
+    expected = names["weigh"].stream(pq.read_table("pool.parquet")).read_all().sort_by("id")
+    assert len(expected) == 1000 and pq.read_table("weights-by-ray").sort_by("id").equals(expected)

@@ -11,15 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
-from tests.scale.clusters import JOBS, Dying, Together, bytes_of, digest_of_rows, one_process, rows_in_files
+from tests.scale.clusters import JOBS, Dying, Together, bytes_of, digest_of_rows, one_process, page_blocks, rows_in_files
 from tests.scale.commands import started
 from tests.tables import columns, write
 from wdistill.core.errors import ConfigError
 from wdistill.engines.failures import check_java
 from wdistill.engines.local import run_here
-from wdistill.engines.spark import run_on_spark
+from wdistill.engines.spark import ON_THIS_MACHINE, run_on_spark
 from wdistill.engines.weigh import weigh_partitions
 from wdistill.tables.options import Options
 
@@ -80,6 +81,23 @@ def test_an_error_of_the_rows_is_one_clear_error(tmp_path: Path) -> None:
     write(tmp_path / "u" / "3.parquet", bad)
     with pytest.raises(ValueError, match=r"u/3.parquet, column 'teacher'.*\n.*row 4"):
         weigh_partitions(given, str(tmp_path / "o"), Options(), partial(run_on_spark, master="local[1]"))
+
+
+def test_the_block_of_the_page_for_spark_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql import SparkSession
+
+    monkeypatch.chdir(tmp_path)
+    for name, value in ON_THIS_MACHINE.items():
+        monkeypatch.setenv(name, value)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        exec(page_blocks("pyspark"), names)
+    finally:
+        session.stop()
+    expected = names["weigh"].stream(pq.read_table("pool.parquet")).read_all().sort_by("id")
+    found = pq.read_table("weights-by-spark").replace_schema_metadata(None).sort_by("id")
+    assert len(expected) == 1000 and found.equals(expected)
 
 
 @pytest.mark.parametrize("version", [None, "1.8.0_292", "11.0.2"])
