@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.measuring import GB, RESULTS
 from benchmarks.straggling import STEADY, Machines, simulate
 from wdistill.core import store
-from wdistill.tables.join import LIMIT
+from wdistill.tables.join import BLOCK, FILES, LIMIT
 
 PAGE = Path(__file__).parent.parent / "docs" / "billion.md"
 END = "<!-- end -->"
@@ -30,7 +30,7 @@ HOUR = 3600.0
 SEEDS = range(5)  # of a simulation; the median counts
 SIMULATED = "1,000 classes"  # the job whose schedule is simulated
 ROWS_A_FILE = (10_000_000, 1_000_000, 100_000)  # in simulations
-FILES = (100, 1_000, 10_000, 100_000, 1_000_000)
+COUNTS = (100, 1_000, 10_000, 100_000, 1_000_000)  # of files
 
 
 def _assumed(default: float, meaning: str) -> Any:
@@ -75,10 +75,11 @@ class Costs:
         last = {line["table"]: line for line in known}
         start = float(np.median([line["start"] for line in known if line["table"] == 1 and line["when"] == last[1]["when"]]))
         latest = {(line["table"], line.get("shape")): line for line in known}.values()
-        header, commit, loads = last[1], last[1]["commit"], [line["load"][0] for line in latest]
+        header, loads = last[1], [line["load"][0] for line in latest]
+        commits = dict.fromkeys(line["commit"] for line in [*latest][::-1])
         told = f"{header['cpu']}, one thread, load average {min(loads):.0f} to {max(loads):.0f}, seed {header['seed']}"
-        told += f", commit {commit[:7]}"
-        told += f"{' with changes' if 'dirty' in commit else ''}, pyarrow {header['versions']['pyarrow']}"
+        named = [f"{each[:7]}{' with changes' if 'dirty' in each else ''}" for each in commits]
+        told += f", commit{'s' if len(named) > 1 else ''} {' and '.join(named)}, pyarrow {header['versions']['pyarrow']}"
         driven = last[3]["of_a_file_where_the_job_is_started"]
         return cls(shapes, start, last[2]["of_a_file"]["seconds"], driven, last[4]["of_an_id"]["seconds"], told)
 
@@ -167,7 +168,7 @@ def _schedule_table(assumed: Assumptions, costs: Costs) -> str:
 
 def _files_table(assumed: Assumptions, costs: Costs) -> str:
     lines = []
-    for files in FILES:
+    for files in COUNTS:
         driven = {name: files * cost for name, cost in costs.driven.items()}
         line = [f"{files:,}", f"{assumed.rows / files:,.0f}", _time(files * costs.file), _time(driven["seconds"])]
         lines.append([*line, _size(driven["memory"]), _size(driven["manifest"])])
@@ -177,9 +178,11 @@ def _files_table(assumed: Assumptions, costs: Costs) -> str:
 
 def _ids_text(assumed: Assumptions, costs: Costs) -> str:
     """What the check for repeated ids takes."""
-    held, all_of_them, seconds = (_size(8 * min(LIMIT, assumed.rows)), _size(8 * assumed.rows), assumed.rows * costs.id)
+    dealt = 8 * (min(LIMIT, assumed.rows) + 4 * min(BLOCK, assumed.rows))  # a block is copied four times
+    held = _size(max(dealt, 16 * assumed.rows / FILES))  # afterwards a file is read, and sorted
+    seconds, all_of_them = _time(assumed.rows * costs.id), _size(8 * assumed.rows)
     return (
-        f"Where ranges of ids overlap, one process compares all of them: {_time(seconds)} of the processor, {held} of\n"
+        f"Where ranges of ids overlap, one process compares all of them: {seconds} of the processor, {held} of\n"
         f"memory and {all_of_them} of disk where the job is started, besides reading them once more.\n"
     )
 

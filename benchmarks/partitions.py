@@ -1,6 +1,7 @@
 """What a job in partitions costs: a row, a file, an id, and what the process that starts it must hold.
 
-    python -m benchmarks.partitions    keeps the figures from which `python -m benchmarks.billion` computes
+    python -m benchmarks.partitions          keeps the figures from which `python -m benchmarks.billion` computes
+    python -m benchmarks.partitions --ids    those of an id alone, in a minute
 
 Rows are stored as `wdistill label` stores them, and weighed by `wdistill weigh --engine local` in fresh processes of one
 thread. A cost is the difference between a large job and a small one, in seconds of the processor, the median of three.
@@ -9,6 +10,7 @@ thread. A cost is the difference between a large job and a small one, in seconds
 from __future__ import annotations
 
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -45,6 +47,7 @@ SHAPES = {  # by name: classes, how many of a row are stored, rows of the small 
 FILES = (10, 110)  # of a few rows each
 DRIVEN = (500, 8_500)  # files of which only the answers are there
 IDS, HELD = 8_000_000, 2_000_000  # ids compared; the keys of so many are in memory
+COMPARED = (1_000_000, 10_000_000, 100_000_000)  # ids whose check takes how much memory, by the setting of `weigh`
 
 
 def write(path: Path, ids: np.ndarray, classes: int, top_k: int | None, labeled: bool = False) -> None:
@@ -162,21 +165,42 @@ def measure_ids(folder: Path) -> None:
         check.add(pa.array(ids[first : first + (1 << 16)]))
     check.finish(lambda: iter(()), "ids")
     seconds = (time.process_time() - start) / IDS
-    keep(4, of_an_id={"seconds": seconds, "disk": sum(path.stat().st_size for path in folder.glob("keys-*")) / IDS})
+    found = {"seconds": seconds, "disk": sum(path.stat().st_size for path in folder.glob("keys-*")) / IDS}
+    command = [sys.executable, "-m", __spec__.name, "--compare"]
+    peaks = {str(ids): json.loads(subprocess.check_output([*command, str(ids)])) for ids in COMPARED}
+    keep(4, of_an_id=found, peaks=peaks)
     say(f"an id: {seconds * 1e6:.3f} µs")
+    for ids, peak in peaks.items():
+        say(f"{int(ids):,} ids: at most {peak / 1e6:.0f} MB")
+
+
+def compare(ids: int) -> int:
+    """Compare so many ids; the peak memory of this process in bytes."""
+    with tempfile.TemporaryDirectory(prefix="wdistill-ids-") as folder:
+        check = IdCheck(Path(folder), ids)
+        for first in range(0, ids, 1 << 16):
+            check.add(pa.array(np.arange(first, min(first + (1 << 16), ids))))
+        check.finish(lambda: iter(()), "ids")
+    found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())  # of this program, not of who started it
+    assert found is not None
+    return int(found[1]) * 1024
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--drive"]:
         print(json.dumps(drive(int(sys.argv[2]))))
         return
+    if sys.argv[1:2] == ["--compare"]:
+        print(compare(int(sys.argv[2])))
+        return
     header = circumstances(False, ["pyarrow"]) | {"benchmark": "partitions"}
     with tempfile.TemporaryDirectory(prefix="wdistill-partitions-") as name:
         (Path(name) / "ids").mkdir()
         measure_ids(Path(name) / "ids")
-        measure_driver()
-        measure_files(Path(name))
-        measure_rows(Path(name))
+        if sys.argv[1:] != ["--ids"]:
+            measure_driver()
+            measure_files(Path(name))
+            measure_rows(Path(name))
     append(header)
 
 

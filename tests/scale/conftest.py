@@ -11,6 +11,7 @@ import pytest
 os.environ |= {
     "PYTHONPATH": str(Path(__file__).parent.parent.parent),  # workers import the tests' own work
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "disabled",  # nobody else is in this network; a token would be kept in the user's home
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "AWS_EC2_METADATA_DISABLED": "true",
 }

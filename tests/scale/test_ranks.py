@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from tests.distilling import undrawn, unlike
-from tests.killing import splits
+from tests.scale.commands import distilling, started
 from tests.scale.ranked import KINDS
 from wdistill.runs.checkpoints import CheckpointStore
 from wdistill.training.tensors import from_bytes
@@ -78,16 +78,24 @@ def by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_by_default_labels_and_first_weights_are_those_of_one_process_and_parameters_nearly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("processes", [2, 3])
+def test_by_default_labels_and_first_weights_are_those_of_one_process_and_parameters_nearly(
+    tmp_path: Path, processes: int
+) -> None:
     KINDS["plain"](tmp_path / "one", None)
-    assert ranked(2, "plain", tmp_path / "two").returncode == 0
-    apart = unlike(tmp_path / "two", tmp_path / "one")
+    assert ranked(processes, "plain", tmp_path / "several").returncode == 0
+    check_near(tmp_path / "several", tmp_path / "one")
+
+
+def check_near(several: Path, one: Path) -> None:
+    """Labels, first weights and all before the arms have the same bits; the parameters of the arm are nearly the same."""
+    apart = unlike(several, one)
     assert "arms/debiased/parameters.safetensors" in apart
     assert not [name for name in apart if name.startswith(("labels", "teacher", "student", "initial"))]
     assert "arms/debiased/weights/00000.parquet" not in apart
-    stores = [CheckpointStore(tmp_path / name / "arms" / "debiased") for name in ("one", "two")]
-    one, two = (from_bytes(store.read("parameters.safetensors"), "debiased") for store in stores)
-    torch.testing.assert_close(two, one, rtol=1e-4, atol=1e-5)
+    stores = [CheckpointStore(folder / "arms" / "debiased") for folder in (one, several)]
+    first, other = (from_bytes(store.read("parameters.safetensors"), "debiased") for store in stores)
+    torch.testing.assert_close(other, first, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -170,20 +178,48 @@ def test_the_command_trains_with_two_processes_resumes_with_one_and_prints_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its networks are those of a module of the current folder."""
-    network = "torch.nn.Sequential(torch.nn.Linear(6, {}), torch.nn.ReLU(), torch.nn.Linear({}, 3))"
-    lines = [f"def {name}():\n    return {network.format(n, n)}" for name, n in (("teacher", 8), ("student", 4))]
-    (tmp_path / "my_networks.py").write_text("\n".join(["import torch", *lines]))
     monkeypatch.chdir(tmp_path)
-    for name, (inputs, labels) in splits().items():
-        np.savez(tmp_path / f"{name}.npz", inputs=inputs.numpy(), label=labels.numpy())
-    models = ["--teacher", "my_networks:teacher", "--student", "my_networks:student"]
-    words = ["wdistill", "distill", *models, "--run", tmp_path / "run"]
-    words += [word for name in splits() for word in (f"--{name}", tmp_path / f"{name}.npz")]
-    words += ["--epochs", 2, "--teacher-epochs", 2, "--student-epochs", 2, "--device", "cpu"]
+    words = ["wdistill", *distilling(tmp_path), "--run", tmp_path / "run", "--epochs", 2]
     done = torchrun(2, *words)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.count("report.html") == 1 and (tmp_path / "run" / "report.html").is_file()
     again = subprocess.run([sys.executable, "-m", *map(str, words)], capture_output=True, text=True)
     assert again.returncode == 0 and "was finished before" in again.stdout
-    wrong = torchrun(2, *words[:-6], "--gold", "none.csv")
+    wrong = torchrun(2, *words, "--gold", "none.csv")
     assert wrong.returncode != 0 and wrong.stderr.count("error: ") == 1, wrong.stderr[-3000:]
+
+
+def test_a_command_of_which_one_process_is_killed_is_resumed_by_the_same_command_on_three_and_on_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the bits of a run by two that nobody killed; labels, first weights and all before the arms are those of one."""
+    monkeypatch.chdir(tmp_path)
+    words = ["wdistill", *distilling(tmp_path), "--epochs", 60, "--batch-size", 13, "--refresh", 20]
+    words += ["--checkpoint-seconds", 0]
+    finish(words, tmp_path / "wanted", 2)
+    finish(words, tmp_path / "one", 1)
+
+    command = torchrun_command(2, *words, "--run", tmp_path / "run")
+    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    arm, end = tmp_path / "run" / "arms" / "debiased", time.monotonic() + 120
+    while not list(arm.glob("checkpoint-*")) and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.02)
+    (victim,) = started(process.pid, b"\0RANK=1\0", "environ")
+    os.kill(victim, signal.SIGKILL)
+    killed = time.monotonic()
+    _, said = process.communicate(timeout=60)
+    assert process.returncode != 0 and "SIGKILL" in said and time.monotonic() - killed < 30
+    assert "another process of this run is gone" in said and not (arm / "parameters.safetensors").exists()
+
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    for name, processes in (("run", 3), ("copy", 1)):
+        finish(words, tmp_path / name, processes)
+        assert unlike(tmp_path / name, tmp_path / "wanted") == []
+    check_near(tmp_path / "run", tmp_path / "one")
+
+
+def finish(words: Sequence[object], run: Path, processes: int) -> None:
+    """Run a command by so many processes, without torchrun by one."""
+    command = [sys.executable, "-m", *map(str, words)] if processes == 1 else torchrun_command(processes, *words)
+    done = subprocess.run([*command, "--run", str(run)], env=environment(), capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-4000:]

@@ -11,14 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
-from tests.scale.clusters import JOBS, Dying, bytes_of, digest_of_rows, one_process, rows_in_files
+from tests.scale.clusters import JOBS, Dying, Together, bytes_of, digest_of_rows, one_process, page_blocks, rows_in_files
+from tests.scale.commands import started
 from tests.tables import columns, write
 from wdistill.core.errors import ConfigError
 from wdistill.engines.failures import check_java
 from wdistill.engines.local import run_here
-from wdistill.engines.spark import run_on_spark
+from wdistill.engines.spark import ON_THIS_MACHINE, run_on_spark
 from wdistill.engines.weigh import weigh_partitions
 from wdistill.tables.options import Options
 
@@ -43,10 +45,13 @@ def test_an_executor_that_dies_changes_no_byte(tmp_path: Path, kind: str) -> Non
     assert digest_of_rows(tmp_path / "whole") == digest_of_rows(tmp_path / "w.parquet")
 
     def engine(work: Any, questions: Any) -> Any:
-        return run_on_spark(Dying(work, str(mark), executor), [*questions, questions[0]], master=MASTER)  # one offered twice
+        together.append(Together(work, str(tmp_path / "seen")))
+        return run_on_spark(Dying(together[-1], str(mark), executor), [*questions, questions[0]], master=MASTER)  # one twice
 
+    together = list[Together]()
     by_engine(tmp_path / "o", engine)
     assert mark.exists(), "nothing was killed"
+    assert together[-1].processes() >= 2
     assert bytes_of(tmp_path / "o") == bytes_of(tmp_path / "whole")
 
 
@@ -61,21 +66,12 @@ def test_the_command_gives_the_same_bytes_with_a_worker_killed(tmp_path: Path) -
         while not any((tmp_path / "o").glob("part-*")):
             assert process.poll() is None, process.stderr and process.stderr.read()
             time.sleep(0.05)
-        os.kill(_executors()[0], signal.SIGKILL)
+        executors = started(process.pid, b"CoarseGrainedExecutorBackend")
+        assert len(executors) == 2
+        os.kill(executors[0], signal.SIGKILL)
         _, said = process.communicate(timeout=180)
     assert process.returncode == 0, said
     assert bytes_of(tmp_path / "o") == bytes_of(tmp_path / "whole")
-
-
-def _executors() -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if b"CoarseGrainedExecutorBackend" in path.read_bytes():
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
 
 
 def test_an_error_of_the_rows_is_one_clear_error(tmp_path: Path) -> None:
@@ -85,6 +81,23 @@ def test_an_error_of_the_rows_is_one_clear_error(tmp_path: Path) -> None:
     write(tmp_path / "u" / "3.parquet", bad)
     with pytest.raises(ValueError, match=r"u/3.parquet, column 'teacher'.*\n.*row 4"):
         weigh_partitions(given, str(tmp_path / "o"), Options(), partial(run_on_spark, master="local[1]"))
+
+
+def test_the_block_of_the_page_for_spark_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql import SparkSession
+
+    monkeypatch.chdir(tmp_path)
+    for name, value in ON_THIS_MACHINE.items():
+        monkeypatch.setenv(name, value)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        exec(page_blocks("pyspark"), names)
+    finally:
+        session.stop()
+    expected = names["weigh"].stream(pq.read_table("pool.parquet")).read_all().sort_by("id")
+    found = pq.read_table("weights-by-spark").replace_schema_metadata(None).sort_by("id")
+    assert len(expected) == 1000 and found.equals(expected)
 
 
 @pytest.mark.parametrize("version", [None, "1.8.0_292", "11.0.2"])

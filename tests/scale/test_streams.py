@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.scale.clusters import digest_of_rows, one_process, rows_in_files
+from tests.scale.clusters import digest_of_rows, one_process, page_blocks, rows_in_files
 from wdistill.tables.batch_function import BatchFunction, prepare_batches
 
 
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Block after block, with the same names in all of them."""
-    page = (Path(__file__).parent.parent.parent / "docs" / "scale.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
-    assert len(blocks) == 4
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    exec("\n".join(blocks), names)
+    exec(page_blocks(), names)
     expected = names["weigh"].stream(pq.read_table("pool.parquet")).read_all().sort_by("id")
     assert pq.read_table("weights.parquet").sort_by("id").equals(expected)
     assert pa.table(names["weights"]).sort_by("id").equals(expected)

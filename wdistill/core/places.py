@@ -149,10 +149,10 @@ class RemotePlace:
         return path
 
     def put(self, name: str, path: Path) -> None:
-        self._asked(lambda: self.system.put_file(str(path), self._path(name)), name)
+        self._asked(self._in_folder(lambda: self.system.put_file(str(path), self._path(name))), name)
 
     def put_bytes(self, name: str, content: bytes) -> None:
-        self._asked(lambda: self.system.pipe_file(self._path(name), content), name)
+        self._asked(self._in_folder(lambda: self.system.pipe_file(self._path(name), content)), name)
 
     def put_if_absent(self, name: str, content: bytes) -> bool:
         def put() -> bool:
@@ -162,13 +162,28 @@ class RemotePlace:
                 return False
             return True
 
-        return self._asked(put, name)
+        return self._asked(self._in_folder(put), name)
 
     def remove(self, name: str) -> None:
         self._asked(lambda: self.system.rm_file(self._path(name)), name)
 
     def _path(self, name: str) -> str:
         return f"{self.root}/{name}"
+
+    def _in_folder(self, write: Callable[[], T]) -> Callable[[], T]:
+        """What writes a file, and makes the folder first where a store has folders and lacks this one; never a bucket."""
+
+        def written() -> T:
+            try:
+                return write()
+            except FileNotFoundError:
+                above = self.root.rpartition("/")[0]
+                if not above or not self.system.isdir(above):
+                    raise
+                self.system.makedirs(self.root, exist_ok=True)
+                return write()
+
+        return written
 
     def _asked(self, action: Callable[[], T], name: str) -> T:
         return asked(action, f"{self.root}/{name}".rstrip("/"))

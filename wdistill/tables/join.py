@@ -22,8 +22,9 @@ from wdistill.core.errors import InputError, StorageError, bad_input, empty
 from wdistill.tables.formats.table import Table
 
 BUCKETS = 64
-LIMIT = 50_000_000  # keys held in memory; the rest goes to files
-FILES = 64
+LIMIT = 8_000_000  # keys held in memory; where there are more, all go to files
+FILES = 256  # a file of a billion keys takes 31 MB
+BLOCK = 1 << 20  # keys that are dealt to the files at once
 STRETCH = 1 << 18  # rows of the first table whose numbers lie in one file
 
 Numbers = dict[str, NDArray[np.float64]]
@@ -278,16 +279,20 @@ class IdCheck:
             yield self._keys[: self._count]
             return
         self._spill()
+        self._keys = np.empty(0, np.int64)
         for i in range(FILES):
-            yield np.fromfile(self._folder / f"keys-{i:02d}", np.int64)
+            yield np.fromfile(self._folder / f"keys-{i:03d}", np.int64)
 
     def _spill(self) -> None:
-        """Move the keys in memory to files, so that equal keys lie in one file."""
-        held = self._keys[: self._count]
-        bucket = buckets(held, FILES)
-        for i in range(FILES):
-            store.append(self._folder / f"keys-{i:02d}", held[bucket == i].tobytes(), fresh=not self._spilled)
-        self._spilled, self._count = True, 0
+        """Move the keys in memory to files, so that equal keys lie in one file; a block at a time, to need little more."""
+        for start in range(0, self._count, BLOCK):
+            block = self._keys[start : min(start + BLOCK, self._count)]
+            bucket = buckets(block, FILES).astype(np.uint8)
+            ends = np.cumsum(np.bincount(bucket, minlength=FILES))[:-1]
+            for i, part in enumerate(np.split(block[np.argsort(bucket, kind="stable")], ends)):
+                store.append(self._folder / f"keys-{i:03d}", part.tobytes(), fresh=not self._spilled)
+            self._spilled = True
+        self._count = 0
 
 
 def _repeated(values: NDArray[np.int64]) -> NDArray[np.int64]:

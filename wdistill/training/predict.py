@@ -58,7 +58,7 @@ def predict(
 
 def is_sharded(model: nn.Module) -> bool:
     """Whether every process of the run has a share of the model: its passes are those of all (sharded.py)."""
-    fsdp = sys.modules.get("torch.distributed.fsdp")  # it takes seconds to import, and nobody else does
+    fsdp = sys.modules.get("torch.distributed.fsdp")  # not imported for this: where it is not loaded, nothing is in shards
     return fsdp is not None and isinstance(model, fsdp.FSDPModule)
 
 
