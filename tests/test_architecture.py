@@ -68,6 +68,13 @@ def test_nothing_is_unpickled() -> None:
         assert "import pickle" not in text or path.name == "packing.py", path  # there, between our own processes only
 
 
+def test_arrays_are_read_by_the_one_reader_that_doubts_their_headers() -> None:
+    readers = re.compile(r"\bnp\.load\(|open_memmap|\bread_array\(|numpy\.lib import format")
+    assert {path.relative_to(PACKAGE).as_posix() for path in modules() if readers.search(path.read_text())} == {
+        "core/npy.py"
+    }
+
+
 ERRORS = {name for name in wdistill.__all__ if name.endswith("Error")}
 
 

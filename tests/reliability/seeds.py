@@ -29,6 +29,7 @@ from wdistill.answers.request import AnswerOptions, Sources
 from wdistill.cli import main
 from wdistill.core import sealed
 from wdistill.core.errors import FileError
+from wdistill.datasets.prepared import ARRAYS, MANIFEST, Dataset, ImageSplit, load_prepared, save_prepared
 from wdistill.methods.metric_text import metric_of
 from wdistill.report.verify import verify
 from wdistill.tables.formats.predictions import StoredPredictions
@@ -135,6 +136,76 @@ def _archived(array: bytes, draw: Random) -> dict[str, bytes]:
     with zipfile.ZipFile(stream, "w", draw.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])) as archive:
         archive.writestr("teacher.npy", array)
     return {"x.npz": stream.getvalue()}
+
+
+# training data --------------------------------------------------------------------------------------------------------
+
+
+def split_of(path: Path) -> str:
+    """The rows as training takes them, of a file or of a folder of npy files."""
+    import torch
+
+    from wdistill.training.data import check_split
+    from wdistill.training.files import DesignColumn, read_data
+
+    data = read_data(path if path.suffix != ".npy" else path.parent, groups=DesignColumn("group", needed=False))
+    split = check_split("labeled", data, labels=True, folder=path.parent)
+    (inputs,) = split.inputs.batches([torch.arange(len(split))])
+    labels = None if split.labels is None else split.labels.tolist()
+    groups = None if split.design.groups is None else split.design.groups.tolist()
+    return repr([inputs.dtype, inputs.tolist(), labels, split.ids.tolist(), groups])
+
+
+def _data(_: Path) -> tuple[Seed, ...]:
+    draw = np.random.default_rng(0)
+    arrays = {
+        "inputs": draw.random((ROWS, 4)).astype(np.float32),
+        "label": np.arange(ROWS) % CLASSES,
+        "id": np.array([f"row {i}" for i in range(ROWS)]),
+        "group": np.arange(ROWS) // 2,
+    }
+    files = {f"{name}.npy": _saved(np.save, values) for name, values in arrays.items()}
+    table = {**arrays, "inputs": arrays["inputs"].tolist()}
+    return (
+        *(Seed(name, "inputs.npy", content, False, split_of, _as(name), files) for name, content in files.items()),
+        Seed("npz", "x.npz", _saved(np.savez, **arrays), True, split_of),
+        Seed("npz, compressed", "x.npz", _saved(np.savez_compressed, **arrays), True, split_of),
+        Seed("parquet", "x.parquet", _parquet(table, checksums=True), True, split_of),
+    )
+
+
+def images_of(path: Path) -> str:
+    """The prepared images and their labels."""
+    data = load_prepared(path.parent)
+    parts = [(split.inputs.tolist(), split.labels.tolist()) for split in (data.train, data.test)]
+    return repr([data.metadata, data.classes, parts])
+
+
+def _prepared(folder: Path) -> tuple[Seed, ...]:
+    draw = np.random.default_rng(0)
+    train, test = (
+        ImageSplit(draw.integers(0, 255, (rows, 1, 2, 2), np.uint8), np.arange(rows) % CLASSES) for rows in (ROWS, 4)
+    )
+    save_prepared(folder, Dataset("made", CLASSES, train, test, official=False, source="drawn"))
+    whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+    manifest = whole.pop(MANIFEST)
+    rest = {**whole, MANIFEST: manifest}
+    listed = partial(_listed, json.loads(manifest))
+    return (
+        Seed("dataset.json", MANIFEST, manifest, True, images_of, beside=whole),
+        Seed(
+            "dataset.json with its digest", MANIFEST, manifest, False, images_of, partial(_described, name=MANIFEST), whole
+        ),
+        *(Seed(name, MANIFEST, whole[name], True, images_of, _as(name), rest) for name in ARRAYS),
+        *(Seed(f"{name}, listed", MANIFEST, whole[name], False, images_of, partial(listed, name), rest) for name in ARRAYS),
+    )
+
+
+def _listed(manifest: dict[str, Any], name: str, damaged: bytes, _: Random) -> dict[str, bytes]:
+    """An array that was damaged before its digest was taken."""
+    changed = {**manifest, "sha256": {**manifest["sha256"], name: hashlib.sha256(damaged).hexdigest()}}
+    changed["digest"] = sealed.digest_of(changed)
+    return {name: damaged, MANIFEST: json.dumps(changed).encode()}
 
 
 # answers and gold labels ----------------------------------------------------------------------------------------------
@@ -327,13 +398,13 @@ def _as(name: str) -> Packing:
     return lambda damaged, _: {name: damaged}
 
 
-def _described(damaged: bytes, _: Random) -> dict[str, bytes]:
+def _described(damaged: bytes, _: Random, name: str = "student.json") -> dict[str, bytes]:
     """A description with the digest of what it says, where it still is one."""
     with contextlib.suppress(ValueError, RecursionError):
         value = json.loads(damaged)
         if isinstance(value, dict):
             damaged = json.dumps({**value, "digest": sealed.digest_of(value)}).encode()
-    return {"student.json": damaged}
+    return {name: damaged}
 
 
 def _digested(description: dict[str, Any], damaged: bytes, _: Random) -> dict[str, bytes]:
@@ -354,7 +425,9 @@ class Reader:
 
 
 READERS = {
-    "tables": Reader("tables: parquet, npz, npy, csv, jsonl", _tables, 1_200, 500_000),
+    "tables": Reader("tables: parquet, npz, npy, csv, jsonl", _tables, 1_200, 400_000),
+    "data": Reader("training data: folders of npy files, npz, parquet", _data, 300, 60_000),
+    "prepared": Reader("prepared data: dataset.json and its arrays", _prepared, 300, 40_000),
     "answers": Reader("answers, in every form: tables, votes, batch outputs", _answers),
     "gold": Reader("gold labels, in every form: tables, Label Studio, doccano, Argilla", _gold),
     "costs": Reader("matrices of costs: json, npy, csv", _costs),

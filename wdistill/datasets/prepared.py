@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wdistill.core import store
+from wdistill.core import npy, store
 from wdistill.core.errors import FileError, bad_value, unreadable
 from wdistill.core.paths import is_name
 from wdistill.core.progress import Progress, progress
@@ -202,8 +202,9 @@ def _no_data_set(folder: Path, error: Exception) -> FileError:
 
 
 def _load_images(folder: Path, part: str, classes: int) -> ImageSplit:
-    inputs = np.load(folder / f"{part}.inputs.npy", mmap_mode="r", allow_pickle=False)
-    labels = np.load(folder / f"{part}.labels.npy", allow_pickle=False)
+    remedy = f"remove {folder}, and {AGAIN}"
+    inputs = npy.mapped(folder / f"{part}.inputs.npy", remedy)
+    labels = npy.read(folder / f"{part}.labels.npy", remedy)
     if inputs.dtype != np.uint8 or inputs.ndim != 4 or labels.shape != (len(inputs),):
         raise ValueError(f"{part}: {inputs.dtype} {inputs.shape} with labels {labels.shape}")
     if len(labels) and not 0 <= labels.min() <= labels.max() < classes:

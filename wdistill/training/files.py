@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from wdistill.core import npy
 from wdistill.core.errors import WdistillError, bad_input, unreadable
 from wdistill.methods.gold_design import check_groups, inclusion_weights
 from wdistill.tables.formats.npz import read_arrays
@@ -36,11 +35,12 @@ def read_data(path: Path, groups: DesignColumn | None = None, inclusion: DesignC
     columns = {"groups": groups, "inclusion": inclusion}
     asked = {what: column for what, column in columns.items() if column is not None}
     if path.is_dir() and (path / "inputs.npy").exists():
-        _read_npy(path / "inputs.npy")
         there = {file.stem for file in path.glob("*.npy")}
         drawn = {what: _read_npy(path / f"{name}.npy") for what, name in _found(asked, there, path).items()}
         others = {name: _read_npy(path / f"{name}.npy") for name in ("label", "id") if name in there}
-        return Data(MemoryMapped(path / "inputs.npy"), others.get("label"), others.get("id"), **drawn)
+        inputs = MemoryMapped(path / "inputs.npy")
+        inputs.check()
+        return Data(inputs, others.get("label"), others.get("id"), **drawn)
     if path.suffix.lower() == ".npz" and path.is_file():
         return _read_npz(path, asked)
     return _read_table(path, asked)
@@ -56,11 +56,7 @@ def _found(asked: Mapping[str, DesignColumn], there: Collection[str], where: Pat
 
 
 def _read_npy(path: Path) -> Any:
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        expected = "an array that numpy.save wrote, not of objects"
-        raise unreadable("not an npy file of numbers", path, error, expected, "save it again") from None
+    return npy.mapped(path, "save it again", npy.NUMBERS + npy.WORDS)
 
 
 def _read_npz(path: Path, asked: Mapping[str, DesignColumn]) -> Data:
@@ -69,7 +65,7 @@ def _read_npz(path: Path, asked: Mapping[str, DesignColumn]) -> Data:
         names, arrays = read_arrays(path, "data", columns)
     except WdistillError:
         raise
-    except (OSError, ValueError, EOFError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
+    except Exception as error:  # whatever a damaged archive makes of its members
         expected = "arrays that numpy.savez wrote, none of objects"
         raise unreadable("not an npz file of numbers", path, error, expected, "save it again") from None
     refuse_misnamed_ids(names, str(path))
