@@ -36,6 +36,7 @@ from wdistill.tables.formats.predictions import StoredPredictions
 from wdistill.tables.formats.table import open_tables
 from wdistill.tables.options import Options, Paths
 from wdistill.tables.output import RECORD, read_batches, read_record
+from wdistill.tables.parts import Part, open_folder
 from wdistill.tables.weigh import weigh_files
 from wdistill.weights.saved import to_bytes
 
@@ -352,6 +353,90 @@ def _resealed(table: pa.Table, text: bytes, _: Random) -> dict[str, bytes]:
     return {"w.parquet": stream.getvalue()}
 
 
+# runs and unfinished jobs ---------------------------------------------------------------------------------------------
+
+
+def looked_at(path: Path) -> str:
+    """What the results of the run are that a manifest is of, as `wdistill show` and `runs` say them."""
+    run = path.parent if path.parent.name == "run" else path.parent.parent.parent
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        codes = {main([command, str(run)]) for command in ("runs", "show")}
+    if codes & {2, 3}:
+        raise FileError("refused", where=str(path))
+    if codes != {0}:
+        raise RuntimeError(f"exit codes {codes}")
+    verify(run)
+    return printed.getvalue()
+
+
+def _manifests(folder: Path) -> tuple[Seed, ...]:
+    """Manifests of a run whose seal is right, and their content is not."""
+    import torch
+
+    from wdistill import MLP, Recipe, distill
+
+    draw = torch.Generator().manual_seed(0)
+    splits = {
+        name: torch.randn(rows, 6, generator=draw) for name, rows in {"labeled": 9, "validation": 12, "test": 6}.items()
+    }
+    labeled, validation, test = ((inputs, torch.arange(len(inputs)) % CLASSES) for inputs in splits.values())
+    rules = ("debiased", "unweighted")
+    recipe = Recipe(teacher_epochs=1, student_epochs=1, epochs=2, refresh=1, rule=rules, metric="macro-f1", threads=1)
+    pool, models = torch.randn(ROWS, 6, generator=draw), [MLP(6, CLASSES, (4,)) for _ in range(2)]
+    with contextlib.redirect_stderr(io.StringIO()):
+        distill(*models, labeled, validation, pool, test, recipe=recipe, run=folder / "run")
+    run = folder / "run"
+    (run / "report.html").unlink()
+    newest = [
+        max(str(path.relative_to(folder)) for path in (run / name).glob("generation-*.json"))
+        for name in (".", "arms/debiased", "teacher")
+    ]
+    for name in newest:  # the one before would be read where this one is damaged
+        for path in (folder / name).parent.glob("generation-*.json"):
+            if path != folder / name:
+                path.unlink()
+    whole = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(run.rglob("*")) if path.is_file()}
+    return tuple(
+        Seed(name, name, json.dumps(sealed.unseal(whole[name])).encode(), False, looked_at, _sealed_as(name), whole)
+        for name in newest
+    )
+
+
+def _sealed_as(*names: str) -> Packing:
+    """Records with the digest of what they say."""
+
+    def packed(text: bytes, _: Random) -> dict[str, bytes]:
+        record = sealed.HEAD + hashlib.sha256(text).hexdigest().encode() + sealed.MIDDLE + text + b"}\n"
+        return dict.fromkeys(names, record)
+
+    return packed
+
+
+def resumed(path: Path) -> str:
+    """What a job that starts again takes from the record of the one before."""
+    _, states = verify(path.parent)
+    job = open_folder(path.parent, {"options": {"rule": "debiased"}, "files": ["u.parquet"]})
+    return repr([[state.is_bad for state in states], job.parts, sorted(job.aligned.items()), job.warnings])
+
+
+def _jobs(folder: Path) -> tuple[Seed, ...]:
+    """The record of an unfinished job whose seal is right, and its content is not."""
+    token, name, stamps = "0123456789abcdef", "part-000000.0123456789abcdef.parquet", [[10, 20], [30, 40]]
+    rows = {"rows-000000": [4, hashlib.sha256(b"rows").hexdigest()]}
+    record = {
+        "identity": {"options": {"rule": "debiased"}, "files": ["u.parquet"]},
+        "token": token,
+        "parts": [Part(0, 2, stamps, 5, 5, {"clipped": 1}, name, 4, hashlib.sha256(b"part").hexdigest())],
+        "aligned": {"1": {"order": "u.parquet", "columns": ["student"], "files": rows}},
+        "warnings": ["a warning"],
+    }
+    text = json.dumps({**record, "parts": [vars(part) for part in record["parts"]]}).encode()  # type: ignore[attr-defined]
+    beside = {f"job/{name}": b"part", f"job/aligned-1.{token}/rows-000000": b"rows"}
+    packed = _sealed_as("job/job.json", "job/job.copy.json")
+    return (Seed("job.json", "job/job.json", text, False, resumed, packed, beside),)
+
+
 # exported students ----------------------------------------------------------------------------------------------------
 
 
@@ -425,7 +510,7 @@ class Reader:
 
 
 READERS = {
-    "tables": Reader("tables: parquet, npz, npy, csv, jsonl", _tables, 1_200, 400_000),
+    "tables": Reader("tables: parquet, npz, npy, csv, jsonl", _tables, 1_200, 380_000),
     "data": Reader("training data: folders of npy files, npz, parquet", _data, 300, 60_000),
     "prepared": Reader("prepared data: dataset.json and its arrays", _prepared, 300, 40_000),
     "answers": Reader("answers, in every form: tables, votes, batch outputs", _answers),
@@ -433,5 +518,7 @@ READERS = {
     "costs": Reader("matrices of costs: json, npy, csv", _costs),
     "rules": Reader("saved rules, whole and array by array", _rules),
     "records": Reader("files of weights and their records, verified and inspected", _records, 150, 20_000),
+    "manifests": Reader("manifests of runs with right digests, in show, runs and verify", _manifests, 100, 10_000),
+    "jobs": Reader("records of unfinished jobs with right digests", _jobs, 150, 10_000),
     "students": Reader("exported students: student.json, student.safetensors", _students, 300, 80_000),
 }
