@@ -17,7 +17,7 @@ from wdistill.core.errors import WdistillError, unreadable
 from wdistill.core.progress import progress
 from wdistill.tables.formats import npz
 from wdistill.tables.formats.archive import opened
-from wdistill.tables.formats.parquet import PARQUET
+from wdistill.tables.formats.parquet import PARQUET, parquet_file
 from wdistill.tables.formats.schema import Location
 
 ROWS = 1 << 16  # read at once
@@ -92,14 +92,12 @@ def _damage(path: Path, what: str) -> Iterator[None]:
 
 
 def _record_of_parquet(path: Path) -> bytes | None:
-    import pyarrow.parquet as pq
-
     with path.open("rb") as file:  # not by its name, which pyarrow cannot say in every locale
         file.seek(-8, os.SEEK_END)
         footer = int.from_bytes(file.read(4), "little")
         if footer > FOOTER_LIMIT:
             raise ValueError(f"a footer of {footer} bytes")
-        return (pq.read_metadata(file).metadata or {}).get(RECORD)
+        return (parquet_file(file).metadata.metadata or {}).get(RECORD)
 
 
 def _record_of_npz(path: Path) -> bytes | None:
