@@ -80,6 +80,17 @@ def read_record(path: Path) -> dict[str, Any] | None:
     return record
 
 
+def has_lost_its_beginning(path: Path) -> bool:
+    """Whether a file is no parquet or npz by its first bytes, and ends as one of ours does, with a record."""
+    if path.suffix.lower() not in (".parquet", ".npz"):
+        return False
+    with path.open("rb") as file:
+        magic = file.read(4)
+        file.seek(max(0, file.seek(0, os.SEEK_END) - FOOTER_LIMIT))
+        tail = b"" if magic in MAGICS else file.read()
+    return sealed.HEAD in tail and (RECORD in tail or npz.RECORD.encode() in tail)
+
+
 @contextmanager
 def _damage(path: Path, what: str) -> Iterator[None]:
     """Whatever goes wrong with a file in here becomes an error that names it: pyarrow and zipfile raise all kinds."""
