@@ -7,9 +7,11 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tests.hostile import outcome
+from tests.hostile import gold_labels, harmless, outcome
 from wdistill.core import npy
 from wdistill.core.errors import FileError, InputError, WdistillError
 from wdistill.datasets import prepared
@@ -17,6 +19,7 @@ from wdistill.datasets.prepared import Dataset, ImageSplit, load_prepared, save_
 from wdistill.training.data import check_split
 from wdistill.training.files import read_data
 
+COLUMNS = ["id", "inputs", "label"]
 ROWS = np.random.default_rng(0).random((6, 4)).astype(np.float32)
 
 
@@ -95,6 +98,38 @@ def test_an_array_whose_header_is_longer_than_any_is_not_read(tmp_path: Path) ->
         file.truncate(1 << 31)
     result = outcome([path], read_whole)
     assert "FileError" in result.error and "2147483647 bytes" in result.error and result.memory < 64 << 20
+
+
+def read_training(paths: list[str]) -> int:
+    return len(read_data(Path(paths[0])).labels)
+
+
+def test_a_table_that_grows_without_end_is_refused_before_it_is_held(tmp_path: Path) -> None:
+    """A small file of which 100,000 rows of 1,000 zeros would be made, 0.4 GB."""
+    path = tmp_path / "x.parquet"
+    zeros = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(1_000_000, np.float32)), 1000)
+    rows = pa.RecordBatch.from_arrays([pa.array(np.zeros(1000, int)), zeros, pa.array(np.zeros(1000, int))], COLUMNS)
+    with pq.ParquetWriter(path, rows.schema, compression="zstd") as writer:
+        for _ in range(100):
+            writer.write_batch(rows)
+    assert path.stat().st_size < 150_000
+    got = harmless(path, words=["the rows grow too much", "folder of npy files"], read=read_training)
+    assert got.memory < 256 << 20
+
+
+def test_sparse_rows_that_are_packed_well_are_read(tmp_path: Path) -> None:
+    path, rows = tmp_path / "x.parquet", np.zeros((3000, 2000), np.float32)
+    rows[np.arange(3000), np.arange(3000) % 2000] = 1
+    values = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), 2000)
+    table = pa.table([pa.array(np.arange(3000)), values, pa.array(np.arange(3000) % 2)], COLUMNS)
+    pq.write_table(table, path, compression="zstd")
+    assert path.stat().st_size * 100 < rows.nbytes and np.array_equal(read_data(path).inputs, rows)
+
+
+def test_gold_labels_of_nothing_but_brackets_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "gold.json"
+    path.write_bytes(b"[" + b"[]," * 9_000_000 + b"[]]")
+    harmless(path, words=["too many values"], read=gold_labels)
 
 
 def test_prepared_arrays_that_are_none_name_the_file(tmp_path: Path) -> None:

@@ -16,10 +16,14 @@ from wdistill.core.errors import WdistillError, bad_input, unreadable
 from wdistill.methods.gold_design import check_groups, inclusion_weights
 from wdistill.tables.formats.npz import read_arrays
 from wdistill.tables.formats.schema import refuse_misnamed_ids
-from wdistill.tables.formats.table import Table, open_tables
+from wdistill.tables.formats.table import Chunk, Table, open_tables
 from wdistill.tables.gold_design import column_values, naming_ids
 from wdistill.training.data import Data
 from wdistill.training.inputs import MemoryMapped
+
+CHUNK = 1 << 11  # rows that are read at once
+GROWN_LIMIT = 500  # times that the rows of a table may grow when they are read: sparse ones are packed well …
+GROWN_FREE = 32 << 20  # … beyond this many bytes
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,14 @@ def _read_npz(path: Path, asked: Mapping[str, DesignColumn]) -> Data:
 def _read_table(path: Path, asked: Mapping[str, DesignColumn]) -> Data:
     (table,) = open_tables([str(path)], option="data")
     labeled = table.has("label")
-    chunks = list(table.chunks(matrices=["inputs"], vectors=["label"] if labeled else []))
+    chunks, held, limit = list[Chunk](), 0, GROWN_FREE + GROWN_LIMIT * table.bytes
+    for chunk in table.chunks(matrices=["inputs"], vectors=["label"] if labeled else [], rows=CHUNK):
+        held += sum(values.nbytes for values in chunk.columns.values()) + chunk.ids.nbytes
+        if held > limit:  # such data would be held in memory, whole
+            found, expected = f"more than {limit:,} bytes of rows in {table.bytes:,} bytes", f"at most {limit:,} bytes"
+            remedy = "save it as a folder of npy files, which is not read whole"
+            raise unreadable("the rows grow too much", path, found, expected, remedy)
+        chunks.append(chunk)
     inputs = np.concatenate([chunk.columns["inputs"] for chunk in chunks])
     labels = np.concatenate([chunk.columns["label"] for chunk in chunks]) if labeled else None
     ids = pa.concat_arrays([chunk.ids for chunk in chunks])
