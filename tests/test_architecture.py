@@ -69,6 +69,29 @@ def test_nothing_is_unpickled() -> None:
         assert "import pickle" not in text or path.name == "packing.py", path  # there, between our own processes only
 
 
+def test_arrays_are_read_by_the_one_reader_that_doubts_their_headers() -> None:
+    readers = re.compile(r"\bnp\.load\(|open_memmap|\bread_array\(|numpy\.lib import format")
+    assert {path.relative_to(PACKAGE).as_posix() for path in modules() if readers.search(path.read_text())} == {
+        "core/npy.py"
+    }
+
+
+def test_parquet_is_read_by_the_one_reader_that_compares_checksums() -> None:
+    readers = {"ParquetFile", "read_table", "read_schema", "read_metadata", "ParquetDataset", "read_pandas", "dataset"}
+    calls = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in modules()
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in readers
+        if getattr(call.func.value, "id", "") in ("pq", "parquet", "ds")
+        or ast.unparse(call.func.value).startswith("pyarrow")
+    }
+    assert calls == {"tables/formats/parquet.py"}
+    assert not [path for path in modules() if re.search(r"from pyarrow\.(parquet|dataset) import", path.read_text())]
+    text = (PACKAGE / "tables/formats/parquet.py").read_text()
+    assert text.count("pq.ParquetFile(") == text.count("page_checksum_verification=True") == 1
+
+
 ERRORS = {name for name in wdistill.__all__ if name.endswith("Error")}
 
 

@@ -17,6 +17,7 @@ from tests.test_parts import interrupted, place, small_parts, wanted  # noqa: F4
 from wdistill import cli
 from wdistill.datasets.prepared import Dataset, ImageSplit, save_prepared
 from wdistill.report.verify import verify
+from wdistill.runs.folder import find_runs, lacks_manifests
 from wdistill.training.export import export_student
 from wdistill.training.models.networks import MLP
 
@@ -44,6 +45,11 @@ def make_student(folder: Path) -> Path:
 def make_run(folder: Path) -> Path:
     killing.run(folder / "run")
     return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("whole"))
 
 
 MAKERS: dict[str, Callable[[Path], Path]] = {
@@ -130,3 +136,50 @@ def test_nothing_of_ours_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert "nothing to verify" in fail(capsys, "verify", path)
     (tmp_path / "t.csv").write_text("id,weight\n1,1\n")
     assert "csv, which has no record" in fail(capsys, "verify", tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("lost", ["arms/debiased", "arms", "labels", "teacher", "student"])
+@pytest.mark.parametrize("manifests", [False, True])
+def test_a_finished_run_without_one_of_its_folders_is_not_whole(
+    whole_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], lost: str, manifests: bool
+) -> None:
+    run = shutil.copytree(whole_run, tmp_path / "run")
+    if manifests:
+        for path in (run / lost).rglob("generation-*.json"):
+            path.unlink()
+    else:
+        shutil.rmtree(run / lost)
+    named = run / ("arms/debiased" if lost == "arms" else lost)
+    assert str(named) in fail(capsys, "verify", run, code=3)
+    for command in ("show", "runs", "report"):
+        assert cli.main([command, str(run)]) == 0
+        assert named.relative_to(run).as_posix() in capsys.readouterr().err
+
+
+def test_a_folder_of_ours_without_its_manifest_is_damaged(
+    whole_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, data, student = shutil.copytree(whole_run, tmp_path / "run"), make_prepared(tmp_path), make_student(tmp_path)
+    for path in (*run.glob("generation-*.json"), data / "dataset.json", student / "student.json"):
+        path.unlink()
+    for folder, name in ((run, "generation-"), (data, "dataset.json"), (student, "student.json")):
+        assert name in fail(capsys, "verify", folder, code=3)
+    for command in ("show", "report"):
+        assert "generation-" in fail(capsys, command, run, code=3)
+    assert cli.main(["runs", str(tmp_path)]) == 0 and "damaged" in capsys.readouterr().out
+    assert not lacks_manifests(tmp_path)
+
+
+def test_a_folder_of_runs_that_are_named_as_parts_of_one_is_no_run(whole_run: Path, tmp_path: Path) -> None:
+    for name in ("student", "arms/first"):
+        shutil.copytree(whole_run, tmp_path / name)
+    assert find_runs(tmp_path) == [tmp_path / "arms" / "first", tmp_path / "student"]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "npz"])
+def test_weights_whose_first_bytes_are_damaged_are_damaged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], suffix: str
+) -> None:
+    path = make_weights(tmp_path, suffix)
+    path.write_bytes(b"\0" + path.read_bytes()[1:])
+    assert "damaged" in fail(capsys, "verify", path, code=3)

@@ -169,6 +169,7 @@ def mutant(reader: str, seed: int, number: int) -> tuple[Seed, dict[str, bytes]]
 def read(origin: Seed, files: dict[str, bytes], folder: Path) -> str:
     """What is read of a seed, or of a mutant of it, in words."""
     for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     return origin.read(folder / origin.file)
 
@@ -265,6 +266,7 @@ def main() -> int:
     numbers = range(arguments.mutants) if arguments.mutant is None else range(arguments.mutant, arguments.mutant + 1)
     if arguments.save and arguments.mutant is not None:
         for name, content in mutant(arguments.reader, arguments.seed, arguments.mutant)[1].items():
+            (arguments.save / name).parent.mkdir(parents=True, exist_ok=True)
             (arguments.save / name).write_bytes(content)
     report = run(arguments.reader, numbers, arguments.seed)
     print(json.dumps(asdict(report)))

@@ -212,11 +212,13 @@ DEFECTS = (
     Defect(
         "stored rules are unpickled",
         "wdistill/core/npy.py",
-        """    if dtype.kind not in NUMBERS:
+        """    _check(header, size, kinds)
+    with opened() as stream:
 """,
-        """    if dtype.kind == "O":
+        """    if header.dtype.kind == "O":
         return npy_format.read_array(opened(), allow_pickle=True)
-    if dtype.kind not in NUMBERS:
+    _check(header, size, kinds)
+    with opened() as stream:
 """,
         pytest_check("tests/test_states.py::test_pickles_are_refused_and_not_run"),
     ),

@@ -29,12 +29,14 @@ from wdistill.answers.request import AnswerOptions, Sources
 from wdistill.cli import main
 from wdistill.core import sealed
 from wdistill.core.errors import FileError
+from wdistill.datasets.prepared import ARRAYS, MANIFEST, Dataset, ImageSplit, load_prepared, save_prepared
 from wdistill.methods.metric_text import metric_of
 from wdistill.report.verify import verify
 from wdistill.tables.formats.predictions import StoredPredictions
 from wdistill.tables.formats.table import open_tables
 from wdistill.tables.options import Options, Paths
 from wdistill.tables.output import RECORD, read_batches, read_record
+from wdistill.tables.parts import Part, open_folder
 from wdistill.tables.weigh import weigh_files
 from wdistill.weights.saved import to_bytes
 
@@ -135,6 +137,76 @@ def _archived(array: bytes, draw: Random) -> dict[str, bytes]:
     with zipfile.ZipFile(stream, "w", draw.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])) as archive:
         archive.writestr("teacher.npy", array)
     return {"x.npz": stream.getvalue()}
+
+
+# training data --------------------------------------------------------------------------------------------------------
+
+
+def split_of(path: Path) -> str:
+    """The rows as training takes them, of a file or of a folder of npy files."""
+    import torch
+
+    from wdistill.training.data import check_split
+    from wdistill.training.files import DesignColumn, read_data
+
+    data = read_data(path if path.suffix != ".npy" else path.parent, groups=DesignColumn("group", needed=False))
+    split = check_split("labeled", data, labels=True, folder=path.parent)
+    (inputs,) = split.inputs.batches([torch.arange(len(split))])
+    labels = None if split.labels is None else split.labels.tolist()
+    groups = None if split.design.groups is None else split.design.groups.tolist()
+    return repr([inputs.dtype, inputs.tolist(), labels, split.ids.tolist(), groups])
+
+
+def _data(_: Path) -> tuple[Seed, ...]:
+    draw = np.random.default_rng(0)
+    arrays = {
+        "inputs": draw.random((ROWS, 4)).astype(np.float32),
+        "label": np.arange(ROWS) % CLASSES,
+        "id": np.array([f"row {i}" for i in range(ROWS)]),
+        "group": np.arange(ROWS) // 2,
+    }
+    files = {f"{name}.npy": _saved(np.save, values) for name, values in arrays.items()}
+    table = {**arrays, "inputs": arrays["inputs"].tolist()}
+    return (
+        *(Seed(name, "inputs.npy", content, False, split_of, _as(name), files) for name, content in files.items()),
+        Seed("npz", "x.npz", _saved(np.savez, **arrays), True, split_of),
+        Seed("npz, compressed", "x.npz", _saved(np.savez_compressed, **arrays), True, split_of),
+        Seed("parquet", "x.parquet", _parquet(table, checksums=True), True, split_of),
+    )
+
+
+def images_of(path: Path) -> str:
+    """The prepared images and their labels."""
+    data = load_prepared(path.parent)
+    parts = [(split.inputs.tolist(), split.labels.tolist()) for split in (data.train, data.test)]
+    return repr([data.metadata, data.classes, parts])
+
+
+def _prepared(folder: Path) -> tuple[Seed, ...]:
+    draw = np.random.default_rng(0)
+    train, test = (
+        ImageSplit(draw.integers(0, 255, (rows, 1, 2, 2), np.uint8), np.arange(rows) % CLASSES) for rows in (ROWS, 4)
+    )
+    save_prepared(folder, Dataset("made", CLASSES, train, test, official=False, source="drawn"))
+    whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+    manifest = whole.pop(MANIFEST)
+    rest = {**whole, MANIFEST: manifest}
+    listed = partial(_listed, json.loads(manifest))
+    return (
+        Seed("dataset.json", MANIFEST, manifest, True, images_of, beside=whole),
+        Seed(
+            "dataset.json with its digest", MANIFEST, manifest, False, images_of, partial(_described, name=MANIFEST), whole
+        ),
+        *(Seed(name, MANIFEST, whole[name], True, images_of, _as(name), rest) for name in ARRAYS),
+        *(Seed(f"{name}, listed", MANIFEST, whole[name], False, images_of, partial(listed, name), rest) for name in ARRAYS),
+    )
+
+
+def _listed(manifest: dict[str, Any], name: str, damaged: bytes, _: Random) -> dict[str, bytes]:
+    """An array that was damaged before its digest was taken."""
+    changed = {**manifest, "sha256": {**manifest["sha256"], name: hashlib.sha256(damaged).hexdigest()}}
+    changed["digest"] = sealed.digest_of(changed)
+    return {name: damaged, MANIFEST: json.dumps(changed).encode()}
 
 
 # answers and gold labels ----------------------------------------------------------------------------------------------
@@ -281,6 +353,90 @@ def _resealed(table: pa.Table, text: bytes, _: Random) -> dict[str, bytes]:
     return {"w.parquet": stream.getvalue()}
 
 
+# runs and unfinished jobs ---------------------------------------------------------------------------------------------
+
+
+def looked_at(path: Path) -> str:
+    """What the results of the run are that a manifest is of, as `wdistill show` and `runs` say them."""
+    run = path.parent if path.parent.name == "run" else path.parent.parent.parent
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        codes = {main([command, str(run)]) for command in ("runs", "show")}
+    if codes & {2, 3}:
+        raise FileError("refused", where=str(path))
+    if codes != {0}:
+        raise RuntimeError(f"exit codes {codes}")
+    verify(run)
+    return printed.getvalue()
+
+
+def _manifests(folder: Path) -> tuple[Seed, ...]:
+    """Manifests of a run whose seal is right, and their content is not."""
+    import torch
+
+    from wdistill import MLP, Recipe, distill
+
+    draw = torch.Generator().manual_seed(0)
+    splits = {
+        name: torch.randn(rows, 6, generator=draw) for name, rows in {"labeled": 9, "validation": 12, "test": 6}.items()
+    }
+    labeled, validation, test = ((inputs, torch.arange(len(inputs)) % CLASSES) for inputs in splits.values())
+    rules = ("debiased", "unweighted")
+    recipe = Recipe(teacher_epochs=1, student_epochs=1, epochs=2, refresh=1, rule=rules, metric="macro-f1", threads=1)
+    pool, models = torch.randn(ROWS, 6, generator=draw), [MLP(6, CLASSES, (4,)) for _ in range(2)]
+    with contextlib.redirect_stderr(io.StringIO()):
+        distill(*models, labeled, validation, pool, test, recipe=recipe, run=folder / "run")
+    run = folder / "run"
+    (run / "report.html").unlink()
+    newest = [
+        max(str(path.relative_to(folder)) for path in (run / name).glob("generation-*.json"))
+        for name in (".", "arms/debiased", "teacher")
+    ]
+    for name in newest:  # the one before would be read where this one is damaged
+        for path in (folder / name).parent.glob("generation-*.json"):
+            if path != folder / name:
+                path.unlink()
+    whole = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(run.rglob("*")) if path.is_file()}
+    return tuple(
+        Seed(name, name, json.dumps(sealed.unseal(whole[name])).encode(), False, looked_at, _sealed_as(name), whole)
+        for name in newest
+    )
+
+
+def _sealed_as(*names: str) -> Packing:
+    """Records with the digest of what they say."""
+
+    def packed(text: bytes, _: Random) -> dict[str, bytes]:
+        record = sealed.HEAD + hashlib.sha256(text).hexdigest().encode() + sealed.MIDDLE + text + b"}\n"
+        return dict.fromkeys(names, record)
+
+    return packed
+
+
+def resumed(path: Path) -> str:
+    """What a job that starts again takes from the record of the one before."""
+    _, states = verify(path.parent)
+    job = open_folder(path.parent, {"options": {"rule": "debiased"}, "files": ["u.parquet"]})
+    return repr([[state.is_bad for state in states], job.parts, sorted(job.aligned.items()), job.warnings])
+
+
+def _jobs(folder: Path) -> tuple[Seed, ...]:
+    """The record of an unfinished job whose seal is right, and its content is not."""
+    token, name, stamps = "0123456789abcdef", "part-000000.0123456789abcdef.parquet", [[10, 20], [30, 40]]
+    rows = {"rows-000000": [4, hashlib.sha256(b"rows").hexdigest()]}
+    record = {
+        "identity": {"options": {"rule": "debiased"}, "files": ["u.parquet"]},
+        "token": token,
+        "parts": [Part(0, 2, stamps, 5, 5, {"clipped": 1}, name, 4, hashlib.sha256(b"part").hexdigest())],
+        "aligned": {"1": {"order": "u.parquet", "columns": ["student"], "files": rows}},
+        "warnings": ["a warning"],
+    }
+    text = json.dumps({**record, "parts": [vars(part) for part in record["parts"]]}).encode()  # type: ignore[attr-defined]
+    beside = {f"job/{name}": b"part", f"job/aligned-1.{token}/rows-000000": b"rows"}
+    packed = _sealed_as("job/job.json", "job/job.copy.json")
+    return (Seed("job.json", "job/job.json", text, False, resumed, packed, beside),)
+
+
 # exported students ----------------------------------------------------------------------------------------------------
 
 
@@ -327,13 +483,13 @@ def _as(name: str) -> Packing:
     return lambda damaged, _: {name: damaged}
 
 
-def _described(damaged: bytes, _: Random) -> dict[str, bytes]:
+def _described(damaged: bytes, _: Random, name: str = "student.json") -> dict[str, bytes]:
     """A description with the digest of what it says, where it still is one."""
     with contextlib.suppress(ValueError, RecursionError):
         value = json.loads(damaged)
         if isinstance(value, dict):
             damaged = json.dumps({**value, "digest": sealed.digest_of(value)}).encode()
-    return {"student.json": damaged}
+    return {name: damaged}
 
 
 def _digested(description: dict[str, Any], damaged: bytes, _: Random) -> dict[str, bytes]:
@@ -354,11 +510,15 @@ class Reader:
 
 
 READERS = {
-    "tables": Reader("tables: parquet, npz, npy, csv, jsonl", _tables, 1_200, 500_000),
+    "tables": Reader("tables: parquet, npz, npy, csv, jsonl", _tables, 1_200, 380_000),
+    "data": Reader("training data: folders of npy files, npz, parquet", _data, 300, 60_000),
+    "prepared": Reader("prepared data: dataset.json and its arrays", _prepared, 300, 40_000),
     "answers": Reader("answers, in every form: tables, votes, batch outputs", _answers),
     "gold": Reader("gold labels, in every form: tables, Label Studio, doccano, Argilla", _gold),
     "costs": Reader("matrices of costs: json, npy, csv", _costs),
     "rules": Reader("saved rules, whole and array by array", _rules),
     "records": Reader("files of weights and their records, verified and inspected", _records, 150, 20_000),
+    "manifests": Reader("manifests of runs with right digests, in show, runs and verify", _manifests, 100, 10_000),
+    "jobs": Reader("records of unfinished jobs with right digests", _jobs, 150, 10_000),
     "students": Reader("exported students: student.json, student.safetensors", _students, 300, 80_000),
 }

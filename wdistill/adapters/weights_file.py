@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,8 @@ def set_state(data: WithTargets, state: Mapping[str, Any], where: str) -> int:
 
 def save_weights(data: WithTargets, epoch: int, folder: Path) -> None:
     """Write the weights, which were estimated after this epoch, into a folder."""
-    store.write_bytes(folder / NAME, to_bytes(state_of(data, epoch)))
+    state = state_of(data, epoch)
+    store.write_bytes(folder / NAME, to_bytes({**state, "sha256": _of_contents(state)}))
 
 
 def load_weights(data: WithTargets, folder: str | Path) -> int:
@@ -50,13 +52,33 @@ def load_weights(data: WithTargets, folder: str | Path) -> int:
     except OSError as error:
         remedy = "resume from an older checkpoint, or leave RefreshWeights out, as in the run that made it"
         raise unreadable("this checkpoint has no weights", path, error, "those of the rows", remedy) from None
-    return set_state(data, from_bytes(content, str(path)), str(path))
+    state = from_bytes(content, str(path))
+    told = state.pop("sha256", None)
+    if told is None or not torch.equal(told, _of_contents(state)):
+        raise CheckpointError(
+            "the weights of this checkpoint are damaged",
+            where=str(path),
+            found="no digest of them" if told is None else "other contents than were written",
+            expected="contents whose SHA-256 is the one in the file",
+            remedy="resume from an older checkpoint, or restore this one from a copy",
+        )
+    return set_state(data, state, str(path))
 
 
 def _digest(data: WithTargets) -> Tensor:
     """What tells the rows of a table, and their order."""
     names = "\n".join(map(repr, map(str, data.table.ids.tolist())))
-    return torch.tensor(list(bytes.fromhex(store.digest(names.encode()))), dtype=torch.uint8)
+    return _bytes_of(store.digest(names.encode()))
+
+
+def _of_contents(state: Mapping[str, Tensor]) -> Tensor:
+    """What tells names, types, shapes and numbers of tensors."""
+    parts = {name: (str(each.dtype), [*each.shape], store.digest(each.numpy().tobytes())) for name, each in state.items()}
+    return _bytes_of(store.digest(json.dumps(parts, sort_keys=True).encode()))
+
+
+def _bytes_of(digest: str) -> Tensor:
+    return torch.tensor(list(bytes.fromhex(digest)), dtype=torch.uint8)
 
 
 def _same(found: Any, wanted: Tensor) -> bool:

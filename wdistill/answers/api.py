@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from wdistill.answers.classes import make_classes
@@ -27,6 +26,7 @@ from wdistill.core.errors import empty
 from wdistill.core.settings import from_json
 from wdistill.methods.costs import Prices
 from wdistill.methods.questions import WITHIN, Questions
+from wdistill.tables.formats.parquet import parquet_file
 from wdistill.weights.confidence import Floats
 
 
@@ -114,7 +114,7 @@ def correct(answers: Any, gold: Any = None, *, rows: Any = None, **options: Any)
         output = Path(folder) / "targets.parquet"
         record = correct_files(Sources([path("answers") or ""], path("gold"), path("rows")), output, options_of(options))
         with output.open("rb") as file:
-            table = pq.read_table(file).replace_schema_metadata()
+            table = parquet_file(file).read().replace_schema_metadata()
     return Corrected(table, tuple(record["class_names"]), record["why"], record)
 
 

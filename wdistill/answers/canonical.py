@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from wdistill.answers.pool import AnswerPool, AnswerRows, GoldRows, missing_rows, usable
@@ -19,6 +18,7 @@ from wdistill.answers.row_models import TREES, RowExperts, RowModels, Values
 from wdistill.core import checks, store
 from wdistill.methods.gold_design import GROUP, INCLUSION
 from wdistill.tables.correct import lists
+from wdistill.tables.formats.parquet import parquet_file
 from wdistill.tables.join import keys, refuse_repeats, repeated_ids
 from wdistill.tables.options import Options, Paths
 from wdistill.tables.output import parquet_writer
@@ -116,7 +116,7 @@ def _answers(
 def _keys(path: Path) -> NDArray[np.int64]:
     """The keys of all ids of a table, sorted."""
     with path.open("rb") as file:
-        parts = [keys(batch["id"]) for batch in pq.ParquetFile(file).iter_batches(columns=["id"])]
+        parts = [keys(batch["id"]) for batch in parquet_file(file).iter_batches(columns=["id"])]
     return np.sort(np.concatenate(parts))
 
 

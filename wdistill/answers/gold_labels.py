@@ -12,6 +12,7 @@ from typing import Any
 from wdistill.answers.batch_files import lines_of
 from wdistill.answers.classes import Classes, plain
 from wdistill.answers.ids import WITHOUT_IDS, ids_of_records
+from wdistill.core import foreign_json
 from wdistill.core.errors import InputError, bad_input, empty, unreadable
 from wdistill.core.paths import refuse_remote
 from wdistill.tables.formats.nesting import DEPTH_LIMIT, Nesting
@@ -42,6 +43,7 @@ RESERVED = (
 )  # of Label Studio's JSON_MIN
 SIZE_LIMIT = 256 << 20  # bytes of a file of gold labels
 ROW_LIMIT = 1_000_000
+BYTES_A_VALUE = 16  # that an export has on average at least; what has more values than that beyond the first million is none
 
 Record = Mapping[str, Any]
 
@@ -243,6 +245,11 @@ def _records(path: Path, option: str) -> tuple[str, list[Record]]:
 
 def _json_array(path: Path, where: str) -> list[Record]:
     content = path.read_bytes()
+    try:
+        foreign_json.check_entries(content, len(content) // BYTES_A_VALUE)
+    except ValueError as error:
+        found, expected = f"{error} in {len(content):,} bytes", "labels with texts, ids and names, as tools export them"
+        raise unreadable("too many values", where, found, expected, "export the labels again, as JSON lines") from None
     if Nesting().too_deep(content) is not None:
         found = f"more than {DEPTH_LIMIT} open brackets"
         raise unreadable("a value is nested too deep", where, found, f"at most {DEPTH_LIMIT}", "export the labels again")

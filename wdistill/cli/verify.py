@@ -1,4 +1,4 @@
-"""`wdistill verify`: read every byte of a result, and say what is whole, damaged or missing."""
+"""`wdistill verify`: read a result whole, and say what is whole, damaged or missing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ def add(commands: Any) -> None:
     verify = commands.add_parser(
         "verify",
         help="whether a run, weights, prepared data or an exported student are as they were written",
-        description="Read every byte of a run, a file of weights, an unfinished job (OUTPUT.parts), prepared data or an\n"
-        "exported student, compare it with its SHA-256, and say what is whole, damaged or missing.",
+        description="Read a run, a file of weights, an unfinished job (OUTPUT.parts), prepared data or an exported\n"
+        "student, compare it with its SHA-256, and say what is whole, damaged or missing. Of weights, the contents are\n"
+        "compared: all rows and the record. Of bytes that no reader uses, such as padding, nothing is said.",
         epilog="exit codes: 0 all is whole, 2 nothing to verify, 3 something is damaged, missing or does not belong there",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wdistill.core import sealed, store
+from wdistill.core import npy, sealed, store
 from wdistill.core.errors import unreadable, worker_died
 from wdistill.core.processes import process_pool
 from wdistill.core.progress import progress
 from wdistill.core.signals import die_with_parent
 from wdistill.datasets.arrays import damaged, not_installed
 from wdistill.datasets.originals import Original, cannot_read, find_file, is_published, read_original
-from wdistill.datasets.prepared import ImageSplit, npy_bytes, write_digested
+from wdistill.datasets.prepared import AGAIN, ImageSplit, npy_bytes, write_digested
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -212,7 +212,7 @@ def decode_part(
     digests = {name: write_digested(folder / name, content) for name, content in small.items()}
     array = f"{part}.inputs.npy"
     digests[array] = _decode_all(folder / array, files, fit, size, workers, digests[f"{part}.files.txt"])
-    return ImageSplit(np.load(folder / array, mmap_mode="r", allow_pickle=False), files.labels), digests
+    return ImageSplit(npy.mapped(folder / array, f"remove it, and {AGAIN}"), files.labels), digests
 
 
 def _decode_all(target: Path, files: ImageFiles, fit: Fit, size: int, workers: int, listing: str) -> str:

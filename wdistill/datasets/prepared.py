@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wdistill.core import store
+from wdistill.core import npy, store
 from wdistill.core.errors import FileError, bad_value, unreadable
 from wdistill.core.paths import is_name
 from wdistill.core.progress import Progress, progress
@@ -66,7 +66,7 @@ def check_folder(folder: Path) -> None:
     names -= {"lock", *(path.name for path in store.unfinished_writes(folder, OWNER))}
     if MANIFEST in names:
         read_manifest(folder)
-    if names and not _is_owner(folder / OWNER) and (OWNER in names or MANIFEST not in names):
+    if names and not is_owner(folder / OWNER) and (OWNER in names or MANIFEST not in names):
         what, expected = "the folder of the prepared arrays holds something else", "a new or empty folder"
         remedy = "move it elsewhere or remove it; nothing was touched"
         raise bad_value(what, str(folder), ", ".join(sorted(names)[:5]), expected, remedy)
@@ -76,7 +76,7 @@ def begin(folder: Path) -> None:
     """Make the folder of a data set, or take one of ours; from now on it is unfinished."""
     check_folder(folder)
     store.make_folder(folder, parents=True)
-    if not _is_owner(folder / OWNER):
+    if not is_owner(folder / OWNER):
         store.write_bytes(folder / OWNER, OWNER_TEXT)
     if (folder / MANIFEST).exists():
         store.remove(folder / MANIFEST)
@@ -84,7 +84,8 @@ def begin(folder: Path) -> None:
         store.remove(path)
 
 
-def _is_owner(path: Path) -> bool:
+def is_owner(path: Path) -> bool:
+    """Whether a file says that its folder is one of ours."""
     try:
         return path.read_bytes() == OWNER_TEXT
     except OSError:
@@ -202,8 +203,9 @@ def _no_data_set(folder: Path, error: Exception) -> FileError:
 
 
 def _load_images(folder: Path, part: str, classes: int) -> ImageSplit:
-    inputs = np.load(folder / f"{part}.inputs.npy", mmap_mode="r", allow_pickle=False)
-    labels = np.load(folder / f"{part}.labels.npy", allow_pickle=False)
+    remedy = f"remove {folder}, and {AGAIN}"
+    inputs = npy.mapped(folder / f"{part}.inputs.npy", remedy)
+    labels = npy.read(folder / f"{part}.labels.npy", remedy)
     if inputs.dtype != np.uint8 or inputs.ndim != 4 or labels.shape != (len(inputs),):
         raise ValueError(f"{part}: {inputs.dtype} {inputs.shape} with labels {labels.shape}")
     if len(labels) and not 0 <= labels.min() <= labels.max() < classes:

@@ -14,8 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 import wdistill
 from wdistill.core import checks, store
 from wdistill.core.errors import WdistillWarning, bad_value
@@ -28,6 +26,7 @@ from wdistill.engines.folder import check_output_folder
 from wdistill.engines.inputs import partition_files, picture_groups, version_of_pictures
 from wdistill.engines.partition import Made, NewFile, Partition, local_files, naming, no_ids, refuse_changed
 from wdistill.engines.run import Engine, Files, run_partitions
+from wdistill.tables.formats.parquet import parquet_file
 from wdistill.tables.job import make_part
 from wdistill.tables.label import InputSource, LabelJob, classes_of, label_record
 from wdistill.tables.label_inputs import TableInputs
@@ -103,7 +102,7 @@ class LabelFile:
             return NewFile(None, 0, {"classes": 0, "warnings": messages})
         path = scratch / part.file
         with path.open("rb") as file:
-            classes = classes_of(pq.read_schema(file))
+            classes = classes_of(parquet_file(file).schema_arrow)
         return NewFile(path, part.seen, {"classes": classes, "warnings": messages})
 
     @contextmanager

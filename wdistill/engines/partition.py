@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from wdistill.core import sealed, store
 from wdistill.core.errors import WORDS, InputError, StorageError, WdistillError, bad_input, from_words, in_words, unreadable
 from wdistill.core.places import Place, fetch, is_remote, place_of, remote_version
+from wdistill.tables.formats.parquet import parquet_file
 from wdistill.tables.formats.schema import Location
 from wdistill.tables.formats.table import Table, open_tables, stamp
 from wdistill.tables.join import IdCheck
@@ -206,7 +206,7 @@ def _look_at(path: Path, scratch: Path, where: str) -> tuple[int, list[int] | No
     """The rows of a file of the output, the range of their ids, where those are numbers, each of which must be there once,
     and the columns."""
     with path.open("rb") as file:
-        part = pq.ParquetFile(file)
+        part = parquet_file(file)
         check, rows, ends = IdCheck(scratch, part.metadata.num_rows), 0, list[int]()
         for batch in part.iter_batches(ROWS, columns=["id"], use_threads=False):
             check.add(batch["id"])

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 import wdistill
 from wdistill.core import store
@@ -35,6 +34,7 @@ from wdistill.engines.partition import (
     result_of,
     sequence_of,
 )
+from wdistill.tables.formats.parquet import parquet_file
 from wdistill.tables.join import IdCheck
 from wdistill.tables.manifest import read_manifest, write_manifest
 
@@ -198,5 +198,5 @@ def _all_ids(place: Place, made: Sequence[Made], folder: Path) -> Iterator[pa.Ar
     for each in made:
         if each.file:
             with place.local(each.file, folder).open("rb") as file:
-                batches = pq.ParquetFile(file, page_checksum_verification=True).iter_batches(ROWS, columns=["id"])
+                batches = parquet_file(file).iter_batches(ROWS, columns=["id"])
                 yield from (batch["id"] for batch in batches)

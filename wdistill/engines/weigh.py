@@ -15,8 +15,6 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from wdistill.core import checks, store
 from wdistill.core.errors import WdistillWarning
 from wdistill.core.progress import say
@@ -24,6 +22,7 @@ from wdistill.engines.folder import check_output_folder
 from wdistill.engines.inputs import copies, partition_files
 from wdistill.engines.partition import ROWS, Made, NewFile, Partition, answered, local_tables
 from wdistill.engines.run import Engine, Files, partitions_of, run_engine, run_partitions
+from wdistill.tables.formats.parquet import parquet_file
 from wdistill.tables.formats.table import Table
 from wdistill.tables.job import make_part
 from wdistill.tables.options import Options, Paths, check_options, takes_mean
@@ -142,7 +141,7 @@ def histogram_of(path: Path) -> Histogram:
     """All weights of a file."""
     histogram = Histogram()
     with path.open("rb") as file:
-        for batch in pq.ParquetFile(file).iter_batches(ROWS, columns=["weight"], use_threads=False):
+        for batch in parquet_file(file).iter_batches(ROWS, columns=["weight"], use_threads=False):
             histogram = histogram.plus(batch["weight"].to_numpy())
     return histogram
 

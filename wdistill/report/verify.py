@@ -1,6 +1,7 @@
 """Whether files of ours are as they were written: runs, files of weights, unfinished jobs, prepared data, exported students.
 
-Every byte that a digest covers is read. What is damaged or missing is named, with what to do about it.
+All that a digest covers is read: files of runs, data and students as they are, tables by their contents. What is damaged or
+missing is named, with what to do about it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from wdistill.core.paths import is_name
 from wdistill.datasets import prepared
 from wdistill.report.seal import is_ours
 from wdistill.runs.checkpoints import check_files, read_manifest
-from wdistill.runs.folder import find_runs
+from wdistill.runs.folder import find_runs, lacks_manifests, lost_folders
 
 STUDENT = "student.json"  # of an exported student
 REDRAWN = "report.html"  # of a run: drawn from the rest of it
@@ -77,7 +78,13 @@ def _check_run(run: Path) -> Iterator[FileState]:
     if (run / REDRAWN).exists():
         again = f"remove it, then: wdistill report {run}"
         yield FileState(run / REDRAWN, "whole") if is_ours(run / REDRAWN) else FileState(run / REDRAWN, "damaged", again)
-    elif finished:
+    for folder in lost_folders(run):
+        again = "start the run again: it is made anew" if folder.parent != run else f"remove {run}, and run again"
+        yield FileState(folder, "missing", f"restore it from a copy; else {again}")
+    if lacks_manifests(run):
+        again = "restore the manifests of the run from a copy; without them nobody knows what the rest is"
+        yield FileState(run / "generation-*.json", "missing", again)
+    if finished and not (run / REDRAWN).exists():
         yield FileState(run / REDRAWN, "missing", f"wdistill report {run}")
 
 
@@ -85,10 +92,10 @@ def _check_run(run: Path) -> Iterator[FileState]:
 
 
 def _is_weights(path: Path) -> bool:
-    from wdistill.tables.output import read_record
+    from wdistill.tables.output import has_lost_its_beginning, read_record
 
     try:
-        return path.is_file() and read_record(path) is not None
+        return path.is_file() and (read_record(path) is not None or has_lost_its_beginning(path))
     except FileError:
         return True
 
@@ -162,6 +169,10 @@ def _check_unfinished_folder(path: Path) -> Iterator[FileState]:
 
 def _check_prepared(path: Path) -> Iterator[FileState]:
     again = f"remove {path} and prepare the data set again: wdistill data NAME"
+    if not (path / prepared.MANIFEST).exists():
+        unfinished = "prepare the data set, or finish that, with the command that began it: wdistill data NAME"
+        yield FileState(path / prepared.MANIFEST, "missing", unfinished)
+        return
     try:
         digests = prepared.read_manifest(path)["sha256"]
     except FileError:
@@ -173,6 +184,9 @@ def _check_prepared(path: Path) -> Iterator[FileState]:
 
 def _check_student(path: Path) -> Iterator[FileState]:
     again = "export the student again: wdistill export RUN"
+    if not (path / STUDENT).exists():
+        yield FileState(path / STUDENT, "missing", again)
+        return
     try:
         description = json.loads((path / STUDENT).read_bytes())
         digests: dict[str, str] = description["sha256"]
@@ -195,8 +209,12 @@ def _digested(folder: Path, digests: dict[str, str], remedy: str) -> Iterator[Fi
             yield FileState(path, "whole") if whole else FileState(path, "damaged", remedy)
 
 
-def _has(name: str) -> Callable[[Path], bool]:
-    return lambda path: (path / name).is_file()
+def _has(*names: str) -> Callable[[Path], bool]:
+    return lambda path: any((path / name).is_file() for name in names)
+
+
+def _is_prepared(path: Path) -> bool:
+    return (path / prepared.MANIFEST).is_file() or prepared.is_owner(path / prepared.OWNER)
 
 
 Check = Callable[[Path], Iterator[FileState]]
@@ -204,8 +222,8 @@ KINDS: tuple[tuple[str, Callable[[Path], Any], Check], ...] = (
     ("a folder of weights", _is_folder_of_weights, _check_folder_of_weights),
     ("an unfinished folder: {parts} done, no manifest", _is_unfinished_folder, _check_unfinished_folder),
     ("an unfinished job", _is_parts, _check_parts),
-    ("prepared data", _has(prepared.MANIFEST), _check_prepared),
-    ("an exported student", _has(STUDENT), _check_student),
+    ("prepared data", _is_prepared, _check_prepared),
+    ("an exported student", _has(STUDENT, "student.safetensors"), _check_student),
     ("runs", lambda path: any(path.glob("generation-*.json")) or find_runs(path), _check_runs),
     ("a table that wdistill wrote", _is_weights, _check_weights),
 )

@@ -16,6 +16,7 @@ from typing import Any
 
 from wdistill.core import checks, sealed, store
 from wdistill.core.errors import CheckpointError
+from wdistill.runs.states import fault_of_manifest
 
 KEPT = 2  # snapshots
 File = tuple[int, str]  # its size and SHA-256
@@ -235,16 +236,12 @@ def _to_bytes(snapshot: Snapshot) -> bytes:
 def _parse(path: Path) -> Snapshot | None:
     """The snapshot of a manifest, or None where it is damaged."""
     manifest = sealed.read_sealed(path)
-    if not isinstance(manifest, dict):
+    if fault_of_manifest(manifest) or manifest["number"] != _number(path):
         return None
-    try:
-        files = {str(name): (int(size), str(sha)) for name, (size, sha) in manifest["files"].items()}
-        number, state = int(manifest["number"]), dict(manifest["state"])
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
+    files = {name: (size, sha256) for name, (size, sha256) in manifest["files"].items()}
     if any(PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts for name in files):
         return None
-    return Snapshot(number, state, files)
+    return Snapshot(manifest["number"], manifest["state"], files)
 
 
 def _is_file(path: Path) -> bool:

@@ -23,7 +23,7 @@ from typing import Any
 from wdistill.core import checks
 from wdistill.core.errors import CheckpointError, FileError, unreadable
 from wdistill.core.paths import as_path
-from wdistill.runs.arms import folder_of
+from wdistill.runs.arms import STAGES, folder_of
 from wdistill.runs.checkpoints import Snapshot, content_of, damaged, is_begun, read_manifest, visible_damage
 from wdistill.runs.judgement import judgement_of
 from wdistill.runs.outcome import Epoch, Outcome, Training, refresh_of
@@ -47,8 +47,14 @@ def find_runs(folder: Path) -> list[Path]:
 
 
 def _is_unreadable(folder: Path) -> bool:
-    """Whether a folder has manifests, and none that can be read."""
-    return is_begun(folder) and not read_manifest(folder).number
+    """Whether a folder has manifests, and none that can be read; or none, where folders below are those of a run."""
+    return not read_manifest(folder).number if is_begun(folder) else lacks_manifests(folder)
+
+
+def lacks_manifests(folder: Path) -> bool:
+    """Whether a folder has none of its own manifests, and below it are the parts of a run, with theirs."""
+    parts = [*(folder / name for name in STAGES), *(folder / "arms").glob("*")]
+    return not is_begun(folder) and any(is_begun(part) and not is_run(part) for part in parts)
 
 
 def existing_runs(folder: Path) -> list[Path]:
@@ -77,15 +83,20 @@ def damage_of(run: Path) -> list[str]:
     if state_of(run) == "running":
         return []
     folders = sorted({manifest.parent for manifest in run.rglob("generation-*.json")})
-    folders += [arm for name in read_manifest(run).state.get("arms", ()) if (arm := _arm(run, name)) not in folders]
     found = [(folder / name).relative_to(run).as_posix() for folder in folders for name in visible_damage(folder)]
-    lost = [folder.relative_to(run).as_posix() for folder in folders if _is_lost(run, folder)]
-    return [*found, *lost]
+    return [*found, *(folder.relative_to(run).as_posix() for folder in lost_folders(run))]
 
 
-def _is_lost(run: Path, folder: Path) -> bool:
-    """Whether the manifests of an arm of a finished run are gone."""
-    return bool(read_manifest(run).state.get("finished")) and not is_begun(folder)
+def lost_folders(run: Path) -> list[Path]:
+    """Folders that a finished run must have, and that are gone, or their manifests are."""
+    state = read_manifest(run).state
+    if not state.get("finished"):
+        return []
+    identity = state["identity"]
+    trained = identity["recipe"]["student_epochs"] > 0 and state["rows"].get("labeled", 0) > 0
+    needed = ["labels", *([] if identity["teacher"].get("table") else ["teacher"]), *(["student"] if trained else [])]
+    folders = [*(run / name for name in needed), *(_arm(run, name) for name in state["arms"])]
+    return [folder for folder in folders if not is_begun(folder)]
 
 
 def _arm(run: Path, name: str) -> Path:
@@ -125,7 +136,7 @@ def read_run(folder: str | Path) -> Outcome:
     state = read_manifest(folder).state
     if not state.get("run"):
         if _is_unreadable(folder):
-            raise damaged(folder, visible_damage(folder))
+            raise damaged(folder, visible_damage(folder) or ["generation-*.json"])
         raise _no_run("not a run", folder, "in", "list the runs there are: wdistill runs FOLDER")
     teacher, student = _training(folder / "teacher", "teacher"), _training(folder / "student", "student")
     arms = {name: _training(_arm(folder, name), name) for name in state["arms"]}

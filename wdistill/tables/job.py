@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from wdistill.core import checks, store
 from wdistill.core.errors import FileError, InputError, empty
 from wdistill.core.progress import Progress, progress, say
 from wdistill.tables.content import ContentDigest
+from wdistill.tables.formats.parquet import parquet_file
 from wdistill.tables.join import IdCheck
 from wdistill.tables.output import Assembly, Sink, open_output, parquet_writer, rows_at_once, scratch_writer
 from wdistill.tables.parts import JobFolder, Part, open_folder, refuse_foreign
@@ -150,7 +150,8 @@ def _missing(job: PartsJob, folder: JobFolder) -> list[tuple[int, int]]:
     """
     for number, part in enumerate(folder.parts):
         if part.stamps != [list(stamp) for stamp in job.stamps[part.start : part.next]]:
-            say(f"{job.files[part.start]} or a file after it has changed: {job.doing} again from there")
+            first = job.files[min(part.start, len(job.files) - 1)]
+            say(f"{first} or a file after it has changed: {job.doing} again from there")
             while number and sum(part.seen for part in folder.parts[:number]) % job.overlap:
                 number -= 1
             folder.parts = folder.parts[:number]
@@ -194,12 +195,12 @@ def _assemble(job: PartsJob, folder: JobFolder, output: Path, messages: list[str
     if total == 0:
         raise empty("no unlabeled rows", job.where, "at least 1 row", "name the table with the unlabeled rows")
     with (folder.folder / parts[0].file).open("rb") as file:
-        schema = pq.read_schema(file).remove_metadata()
+        schema = parquet_file(file).schema_arrow.remove_metadata()
 
     def batches(columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         for part in parts:
             with (folder.folder / part.file).open("rb") as file:  # pyarrow cannot say every name in every locale
-                table = pq.ParquetFile(file, page_checksum_verification=True)
+                table = parquet_file(file)
                 yield from table.iter_batches(rows_at_once(schema), columns=columns, use_threads=False)
         if appended is not None:
             yield appended if columns is None else appended.select(columns)

@@ -17,7 +17,7 @@ from wdistill.core.errors import WdistillError, unreadable
 from wdistill.core.progress import progress
 from wdistill.tables.formats import npz
 from wdistill.tables.formats.archive import opened
-from wdistill.tables.formats.parquet import PARQUET
+from wdistill.tables.formats.parquet import PARQUET, parquet_file
 from wdistill.tables.formats.schema import Location
 
 ROWS = 1 << 16  # read at once
@@ -80,6 +80,17 @@ def read_record(path: Path) -> dict[str, Any] | None:
     return record
 
 
+def has_lost_its_beginning(path: Path) -> bool:
+    """Whether a file is no parquet or npz by its first bytes, and ends as one of ours does, with a record."""
+    if path.suffix.lower() not in (".parquet", ".npz"):
+        return False
+    with path.open("rb") as file:
+        magic = file.read(4)
+        file.seek(max(0, file.seek(0, os.SEEK_END) - FOOTER_LIMIT))
+        tail = b"" if magic in MAGICS else file.read()
+    return sealed.HEAD in tail and (RECORD in tail or npz.RECORD.encode() in tail)
+
+
 @contextmanager
 def _damage(path: Path, what: str) -> Iterator[None]:
     """Whatever goes wrong with a file in here becomes an error that names it: pyarrow and zipfile raise all kinds."""
@@ -92,14 +103,12 @@ def _damage(path: Path, what: str) -> Iterator[None]:
 
 
 def _record_of_parquet(path: Path) -> bytes | None:
-    import pyarrow.parquet as pq
-
     with path.open("rb") as file:  # not by its name, which pyarrow cannot say in every locale
         file.seek(-8, os.SEEK_END)
         footer = int.from_bytes(file.read(4), "little")
         if footer > FOOTER_LIMIT:
             raise ValueError(f"a footer of {footer} bytes")
-        return (pq.read_metadata(file).metadata or {}).get(RECORD)
+        return (parquet_file(file).metadata.metadata or {}).get(RECORD)
 
 
 def _record_of_npz(path: Path) -> bytes | None:

@@ -12,15 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypedDict
 
 from wdistill.core import checks, sealed, store
 from wdistill.core.errors import ConfigError, bad_value, unreadable
 from wdistill.core.paths import is_name
 from wdistill.core.progress import say
+from wdistill.core.shapes import fault_of
 
 RECORDS = ("job.json", "job.copy.json")
-FIELDS = {"identity", "token", "parts", "aligned", "warnings"}  # of a record
+TOKENED = re.compile(r"(part-[0-9]+|aligned-([0-9]+|tables)|scratch|output)\.[0-9a-f]{16}(\.parquet)?")  # of any job
 BELOW = re.compile(
     r"(rows|first|other|keys)-[0-9]+|(answers|experts|gold)\.parquet"
 )  # files in folders that carry the token
@@ -47,7 +48,31 @@ class Aligned:
 
     order: str  # what that order depends on
     columns: list[str]
-    files: dict[str, list[Any]]  # size and SHA-256 by name
+    files: Mapping[str, Sequence[Any]]  # size and SHA-256 by name
+
+
+class IdentityShape(TypedDict):
+    """What finished parts depend on, as a record has it."""
+
+    options: dict[str, Any]
+
+
+class AlignedShape(TypedDict):
+    """An aligned table, as a record has it."""
+
+    order: str
+    columns: list[str]
+    files: dict[str, tuple[int, str]]
+
+
+class RecordShape(TypedDict):
+    """The record of a job."""
+
+    identity: IdentityShape
+    token: str
+    parts: list[Part]
+    aligned: dict[str, AlignedShape]
+    warnings: list[str]
 
 
 @dataclass
@@ -134,6 +159,10 @@ def refuse_foreign(folder: Path, inputs: Sequence[Path] = ()) -> None:
     record = _read(folder) if names else None
     if names & {*RECORDS} and record is None:
         found, expected = "a record that is damaged", "the record of an unfinished job, in one of two copies"
+        ours = {name for name in names if TOKENED.fullmatch(name)}
+        began = ours or any(_may_be_record(folder / name) for name in names & {*RECORDS})
+        if not began or (others := names - ours - {*RECORDS, "lock"}):
+            raise _foreign(folder, ", ".join(sorted(others if began else names)[:5]))
         remedy = f"remove {folder} to begin again, or choose another output"
         raise unreadable("the record of an unfinished job cannot be read", folder / RECORDS[0], found, expected, remedy)
     ours = {path.name for path in store.unfinished_writes(folder, *RECORDS)}
@@ -210,13 +239,19 @@ def _read(folder: Path) -> dict[str, Any] | None:
 
 def _is_record(record: Any) -> bool:
     """Whether it is the content of a record; the files that it lists are in the folder."""
-    try:
-        files = [part["file"] for part in record["parts"]]
-        names = [*files, record["token"], *record["aligned"]]
-        names += [name for table in record["aligned"].values() for name, (_, _) in table["files"].items()]
-        return {*record} == FIELDS and all(map(is_name, names))
-    except (TypeError, KeyError, ValueError, AttributeError):
+    if fault_of(record, RecordShape):
         return False
+    parts, tables = record["parts"], record["aligned"].values()
+    names = [
+        *(part["file"] for part in parts),
+        record["token"],
+        *record["aligned"],
+        *(n for t in tables for n in t["files"]),
+    ]
+    ends = [0, *(part["next"] for part in parts)]
+    follow = all(end <= part["start"] < part["next"] for end, part in zip(ends, parts, strict=False))
+    stamped = all(len(part["stamps"]) == part["next"] - part["start"] for part in parts)
+    return follow and stamped and all(map(is_name, names))
 
 
 def _with_token(folder: Path, token: str) -> list[Path]:

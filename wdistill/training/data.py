@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from wdistill.core import checks, store
-from wdistill.core.errors import InputError, LeakError, bad_input, empty, wrong_shape
+from wdistill.core import checks, npy, store
+from wdistill.core.errors import FileError, InputError, LeakError, bad_input, empty, wrong_shape
 from wdistill.core.threads import blocks
 from wdistill.methods.gold_design import GoldDesign, check_groups, inclusion_weights
 from wdistill.methods.groups import SharedGroups, shared_groups
@@ -347,8 +347,8 @@ def _check_finite(name: str, values: Tensor) -> Tensor:
 def _is_whole_file(given: np.memmap[Any, Any]) -> bool:
     """Whether a memory-mapped array is all of an .npy file: then other processes can map it too."""
     try:
-        whole = np.load(str(given.filename), mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError):
+        whole = npy.mapped(Path(str(given.filename)), "")
+    except FileError:
         return False
     same = whole.shape == given.shape and whole.dtype == given.dtype and given.flags.c_contiguous
     return bool(same and given.mode != "c" and given.dtype.isnative)  # a private copy may hold other numbers

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +11,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from wdistill.core import npy
 from wdistill.core.errors import WdistillError, bad_input, unreadable
 from wdistill.methods.gold_design import check_groups, inclusion_weights
 from wdistill.tables.formats.npz import read_arrays
 from wdistill.tables.formats.schema import refuse_misnamed_ids
-from wdistill.tables.formats.table import Table, open_tables
+from wdistill.tables.formats.table import Chunk, Table, open_tables
 from wdistill.tables.gold_design import column_values, naming_ids
 from wdistill.training.data import Data
 from wdistill.training.inputs import MemoryMapped
+
+CHUNK = 1 << 11  # rows that are read at once
+GROWN_LIMIT = 500  # times that the rows of a table may grow when they are read: sparse ones are packed well …
+GROWN_FREE = 32 << 20  # … beyond this many bytes
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,12 @@ def read_data(path: Path, groups: DesignColumn | None = None, inclusion: DesignC
     columns = {"groups": groups, "inclusion": inclusion}
     asked = {what: column for what, column in columns.items() if column is not None}
     if path.is_dir() and (path / "inputs.npy").exists():
-        _read_npy(path / "inputs.npy")
         there = {file.stem for file in path.glob("*.npy")}
         drawn = {what: _read_npy(path / f"{name}.npy") for what, name in _found(asked, there, path).items()}
         others = {name: _read_npy(path / f"{name}.npy") for name in ("label", "id") if name in there}
-        return Data(MemoryMapped(path / "inputs.npy"), others.get("label"), others.get("id"), **drawn)
+        inputs = MemoryMapped(path / "inputs.npy")
+        inputs.check()
+        return Data(inputs, others.get("label"), others.get("id"), **drawn)
     if path.suffix.lower() == ".npz" and path.is_file():
         return _read_npz(path, asked)
     return _read_table(path, asked)
@@ -56,11 +60,7 @@ def _found(asked: Mapping[str, DesignColumn], there: Collection[str], where: Pat
 
 
 def _read_npy(path: Path) -> Any:
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        expected = "an array that numpy.save wrote, not of objects"
-        raise unreadable("not an npy file of numbers", path, error, expected, "save it again") from None
+    return npy.mapped(path, "save it again", npy.NUMBERS + npy.WORDS)
 
 
 def _read_npz(path: Path, asked: Mapping[str, DesignColumn]) -> Data:
@@ -69,7 +69,7 @@ def _read_npz(path: Path, asked: Mapping[str, DesignColumn]) -> Data:
         names, arrays = read_arrays(path, "data", columns)
     except WdistillError:
         raise
-    except (OSError, ValueError, EOFError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
+    except Exception as error:  # whatever a damaged archive makes of its members
         expected = "arrays that numpy.savez wrote, none of objects"
         raise unreadable("not an npz file of numbers", path, error, expected, "save it again") from None
     refuse_misnamed_ids(names, str(path))
@@ -83,7 +83,14 @@ def _read_npz(path: Path, asked: Mapping[str, DesignColumn]) -> Data:
 def _read_table(path: Path, asked: Mapping[str, DesignColumn]) -> Data:
     (table,) = open_tables([str(path)], option="data")
     labeled = table.has("label")
-    chunks = list(table.chunks(matrices=["inputs"], vectors=["label"] if labeled else []))
+    chunks, held, limit = list[Chunk](), 0, GROWN_FREE + GROWN_LIMIT * table.bytes
+    for chunk in table.chunks(matrices=["inputs"], vectors=["label"] if labeled else [], rows=CHUNK):
+        held += sum(values.nbytes for values in chunk.columns.values()) + chunk.ids.nbytes
+        if held > limit:  # such data would be held in memory, whole
+            found, expected = f"more than {limit:,} bytes of rows in {table.bytes:,} bytes", f"at most {limit:,} bytes"
+            remedy = "save it as a folder of npy files, which is not read whole"
+            raise unreadable("the rows grow too much", path, found, expected, remedy)
+        chunks.append(chunk)
     inputs = np.concatenate([chunk.columns["inputs"] for chunk in chunks])
     labels = np.concatenate([chunk.columns["label"] for chunk in chunks]) if labeled else None
     ids = pa.concat_arrays([chunk.ids for chunk in chunks])

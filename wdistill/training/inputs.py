@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from wdistill.core import store
+from wdistill.core import npy, store
 from wdistill.core.errors import InputError, worker_died, wrong_shape
 from wdistill.core.processes import spawning
 from wdistill.training import input_files
@@ -23,6 +23,7 @@ from wdistill.training.batch import Batch, by_name, from_names
 from wdistill.training.items import check_like_first, equal, read_item
 
 MAX_IN_MEMORY = 1 << 30  # bytes of a memory-mapped file up to which training reads it into memory
+SAVE_AGAIN = "save it again; remove it, if it is the run's own: it is written anew"
 FINGERPRINT_ROWS = 256  # rows that the fingerprint of a file or a Dataset reads
 
 
@@ -71,8 +72,14 @@ class MemoryMapped:
 
     @property
     def array(self) -> NDArray[Any]:
-        mapped: NDArray[Any] = np.load(self.path, mmap_mode="r", allow_pickle=False)
-        return mapped
+        return npy.mapped(self.path, SAVE_AGAIN)
+
+    def check(self) -> None:
+        """Raise where the file holds other numbers than torch has, or a single one."""
+        dtype, axes = self.array.dtype, self.array.ndim
+        if not axes or dtype.itemsize > 8 or not dtype.isnative:
+            found, expected = f"shape {self.array.shape}, dtype {dtype}", "rows (n, …) of numbers of at most 8 bytes"
+            raise wrong_shape("not inputs", str(self.path), found, expected, "save them with .astype('float32')")
 
     def __len__(self) -> int:
         return len(self.array)
@@ -265,7 +272,7 @@ def _in_memory(part: Inputs) -> InMemory | None:
     if isinstance(part, InMemory):
         return part
     if isinstance(part, MemoryMapped) and part.path.stat().st_size <= MAX_IN_MEMORY:
-        return InMemory(torch.from_numpy(np.load(part.path, allow_pickle=False)), (part,))
+        return InMemory(torch.from_numpy(npy.read(part.path, SAVE_AGAIN)), (part,))
     if isinstance(part, Subset) and (whole := _in_memory(part.inputs)) is not None:
         return InMemory(whole.values.index_select(0, part.rows.to(whole.values.device)))
     return None
@@ -291,7 +298,7 @@ def materialise(dataset: Any, path: Path) -> tuple[Inputs, NDArray[np.int64] | N
     input_files.claim(path.parent)
     input_files.check_recorded(*paths.values(), labels_path)
     if _is_materialised(dataset, paths, labels_path):
-        return _mapped(paths), None if first_label is None else np.load(labels_path, allow_pickle=False)
+        return _mapped(paths), None if first_label is None else npy.read(labels_path, SAVE_AGAIN)
     input_files.remove(*paths.values(), labels_path)
     headers = {name: store.npy_header((size, *values.shape), values.dtype) for name, values in by_name(first).items()}
     needed = sum(len(headers[name]) + size * values.nbytes for name, values in by_name(first).items())
@@ -333,7 +340,7 @@ def _is_materialised(dataset: Any, paths: Mapping[str, Path], labels_path: Path)
     if not all(path.exists() for path in (*paths.values(), labels_path)):
         return False
     stored = {name: MemoryMapped(path).array for name, path in paths.items()}
-    labels = np.load(labels_path, allow_pickle=False)
+    labels = npy.read(labels_path, SAVE_AGAIN)
     if {len(dataset)} != {len(rows) for rows in (*stored.values(), labels)}:
         return False
     for row in _evenly_spaced(len(dataset)).tolist():

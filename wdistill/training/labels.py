@@ -18,6 +18,7 @@ from torch import nn
 from wdistill.core import store
 from wdistill.methods.context import AuxiliaryPredictions
 from wdistill.runs.checkpoints import CheckpointStore
+from wdistill.tables.formats.parquet import parquet_file
 from wdistill.training import input_files, tensors
 from wdistill.training.data import Split
 from wdistill.training.logits import FiledLogits, Logits, is_held, most_likely
@@ -194,7 +195,7 @@ def table_bytes(columns: Mapping[str, NDArray[Any] | None]) -> bytes:
 
 
 def read_table(content: bytes, columns: list[str]) -> dict[str, NDArray[Any]]:
-    table = pq.read_table(pa.BufferReader(content), columns=columns, page_checksum_verification=True)
+    table = parquet_file(pa.BufferReader(content)).read(columns)
     arrays: dict[str, NDArray[Any]] = {}
     for name in columns:
         column = table[name].combine_chunks()
@@ -206,7 +207,7 @@ def read_table(content: bytes, columns: list[str]) -> dict[str, NDArray[Any]]:
 
 def column_names(content: bytes) -> list[str]:
     """Column names of a table that `table_bytes` wrote."""
-    return list(pq.read_schema(io.BytesIO(content)).names)
+    return list(parquet_file(io.BytesIO(content)).schema_arrow.names)
 
 
 def _chunks(n: int, width: int) -> Iterator[slice]:

@@ -11,11 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from wdistill.core import store
+from wdistill.core import npy, store
 from wdistill.core.errors import FileError, unreadable
 from wdistill.core.threads import blocks
 from wdistill.training.predict import GRID
 
+AGAIN = "remove it if it is there, and run again: it is written anew"
 HELD = 1 << 24  # predictions that are in memory at once
 
 
@@ -53,13 +54,13 @@ class FiledLogits:
         return np.frombuffer(content, np.float32).reshape(count, self.shape[1])
 
     def _damaged(self, found: Exception | str) -> FileError:
-        expected, remedy = "the run's copy of its labels", "remove it if it is there, and run again: it is written anew"
-        return unreadable("a file of this run is damaged or missing", self.path, found, expected, remedy)
+        expected = "the run's copy of its labels"
+        return unreadable("a file of this run is damaged or missing", self.path, found, expected, AGAIN)
 
     @property
     def mapped(self) -> NDArray[np.float32]:
         """All rows, which the system reads as they are used, and may drop again."""
-        mapped: NDArray[np.float32] = np.asarray(np.load(self.path, mmap_mode="r", allow_pickle=False))
+        mapped: NDArray[np.float32] = np.asarray(npy.mapped(self.path, AGAIN))
         return mapped
 
 

@@ -12,9 +12,9 @@ from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
+from wdistill.core import npy
 from wdistill.core.errors import FileError, bad_input, unreadable
 from wdistill.tables.formats import archive
 from wdistill.tables.formats.schema import COPY_AGAIN, Format, Layout, Location, ends_early
@@ -22,12 +22,10 @@ from wdistill.tables.formats.schema import COPY_AGAIN, Format, Layout, Location,
 RECORD = "record.json"  # the member of an npz file of weights that tells how it was made
 ROW_LIMIT = 64 << 20  # bytes of one row
 STRIPE = 48 << 20  # bytes of all columns read at once
-AXES = 32  # that an array may have
 SCATTERED_LIMIT = 1 << 20  # bytes of one row in Fortran order, whose numbers are read one by one
 PACKED_LIMIT = 96 << 20  # bytes of compressed arrays in Fortran order, which are read whole
 GROWTH_LIMIT = 100  # times that arrays which are read whole may grow when they are decompressed …
 GROWTH_FREE = 256 << 20  # … beyond this many bytes
-HEADERS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
 
 
 @dataclass(frozen=True)
@@ -140,7 +138,10 @@ def read_arrays(path: Path, option: str, names: Collection[str]) -> tuple[list[s
             remedy = "Save it with np.savez, which does not compress, or as a folder of npy files, which is not read whole."
             raise unreadable("the arrays grow too much", str(location), found, expected, remedy)
         members = [_unpacked(each, location) for each in wanted]
-        return [name.removesuffix(".npy") for name in files], {member.name: member.whole() for member in members}
+        arrays = {member.name: member.whole() for member in members}
+    for values in arrays.values():
+        npy.check_text(values)
+    return [name.removesuffix(".npy") for name in files], arrays
 
 
 def _unpacked(packed: archive.Packed, location: Location) -> Member:
@@ -155,15 +156,15 @@ def _npy(name: str, location: Location) -> Member:
 
 def _member(name: str, where: str, opens: Callable[[], IO[bytes]], path: Path, start: int | None, size: int) -> Member:
     """Read the header of an array of `size` bytes and refuse what it cannot hold, before any of it is allocated."""
-    with opens() as stream:
-        version = npy_format.read_magic(stream)
-        if version not in HEADERS:
-            raise _unfit(where, f"npy version {version}", "an npy array of version 1 or 2")
-        shape, by_columns, dtype = HEADERS[version](stream)
-        header = stream.tell()
+    try:
+        with opens() as stream:
+            read = npy.read_header(stream)
+    except ValueError as error:
+        raise _unfit(where, str(error), "an npy array of version 1 or 2") from None
+    shape, by_columns, dtype, header = read.shape, read.by_columns, read.dtype, read.length
     if dtype.hasobject:
         raise _unfit(where, f"dtype {dtype}, which only unpickling could read", "numbers or strings")
-    if not shape or len(shape) > AXES or min(shape) < 0 or not _has_arrow_type(dtype):
+    if not shape or len(shape) > npy.AXES or min(shape) < 0 or not _has_arrow_type(dtype):
         raise _unfit(where, f"dtype {dtype}, shape {shape}", "an array of numbers or strings with one row an example")
     row = math.prod(shape[1:]) * dtype.itemsize
     declared = header + shape[0] * row

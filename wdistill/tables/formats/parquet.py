@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -43,7 +43,12 @@ def _opened(location: Location) -> Iterator[tuple[IO[bytes], pq.ParquetFile]]:
         stream.seek(max(0, size - len(MAGIC)))
         if stream.read() != MAGIC:
             raise ends_early(location, size, "a parquet file, which ends with its table of contents")
-        yield stream, pq.ParquetFile(stream, pre_buffer=False, buffer_size=BUFFER, page_checksum_verification=True)
+        yield stream, parquet_file(stream)
+
+
+def parquet_file(file: Any) -> pq.ParquetFile:
+    """An open file, whose page checksums are compared where there are some: all that is read of parquet is read by it."""
+    return pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER, page_checksum_verification=True)
 
 
 PARQUET = Format(_layout, _read)
