@@ -295,7 +295,7 @@ TWO_WORKERS = Job("distill with two workers", _two_workers)  # in several proces
 
 
 def as_command(run: Callable[[Path], None]) -> Callable[[Path], None]:
-    """The same, in a child: without a word on standard output, and with the exit code of an error that is ours."""
+    """The same, in a child: as a command, with nothing on standard output, and an error of ours told on standard error."""
 
     def quiet(folder: Path) -> None:
         sys.stdout = open("/dev/null", "w")  # noqa: PTH123, SIM115  (a child that ends at once)
@@ -304,6 +304,7 @@ def as_command(run: Callable[[Path], None]) -> Callable[[Path], None]:
         except SystemExit as end:
             os._exit(int(end.code or 0))
         except WdistillError as error:
+            print(f"error: {error}", file=sys.stderr, flush=True)
             os._exit(error.exit_code)
 
     return quiet
