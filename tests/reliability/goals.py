@@ -1,6 +1,6 @@
 """The goals of reliability, proved one by one: value, target, and the command that replays a failure.
 
-python -m tests.reliability                  `make reliability`: at most 15 minutes on two cores
+python -m tests.reliability                  `make reliability`: at most 15 minutes on two cores; its last line has the time
 python -m tests.reliability --nightly        every operation, many more damages and mutants; it resumes
 python -m tests.reliability --only verify    goals whose name, or part, has this word
 python -m tests.reliability --write          docs/reliability.md, from nightly proofs that were kept; its other rows stay
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tests.reliability import artefacts, cases, faults, foreign, fuzz, joins, rot, seeded, states, suites, workers
 from tests.reliability.hooks import ERRORS
-from tests.reliability.jobs import JOBS, TWO_WORKERS, prepare_process
+from tests.reliability.jobs import JOBS, OTHERS, TWO_WORKERS, prepare_process
 from tests.reliability.kept import Proof, code, commit, keep, kept, machine, newest
 from tests.reliability.seeds import READERS
 from wdistill.core.signals import die_with_parent
@@ -54,7 +54,7 @@ def goals(nightly: bool, seed: int) -> Iterator[Goal]:
         for fault, words in kinds.items():
             name = f"{words} at {'every' if job.every == 1 else f'every {job.every}th'} operation of {job.name}"
             yield Goal(name, "same bytes when started again", partial(faults.sweep, job, fault, job.every, seed))
-    ends = partial(faults.after_the_end, JOBS.values())
+    ends = partial(faults.after_the_end, [*JOBS.values(), *OTHERS.values()])
     yield Goal("power cut after the last operation of every job", "nothing is lost, nothing comes back", ends)
     number = 60 if nightly else 3
     for fault, words in kinds.items():
@@ -71,9 +71,10 @@ def goals(nightly: bool, seed: int) -> Iterator[Goal]:
     tables = partial(joins.prove, 5_000 if nightly else 250, seed)
     yield Goal("tables in any format, order and number of files", "joined by id, or refused", tables)
     fewer = "" if nightly else f"not ({' or '.join(LONGEST)})"
-    odd = partial(suites.prove, "tests/test_environments.py", "proof", fewer)
-    yield Goal("hostile folders, closed streams, missing libraries, odd settings", "every command works, or says why", odd)
-    harm = partial(suites.prove, "tests/test_hostile.py", "proof or not proof" if nightly else "not proof")
+    odd = partial(suites.prove, ("tests/test_environments.py", "tests/test_jit.py"), "", fewer)
+    surroundings = "hostile folders, closed streams, missing libraries, odd settings, damaged caches of compiled code"
+    yield Goal(surroundings, "every command works, or says why", odd)
+    harm = partial(suites.prove, ("tests/test_hostile.py",), "proof or not proof" if nightly else "not proof")
     yield Goal("files that mean harm", "refused, or read, within 256 MB beyond their size and 5 s", harm)
     size = 50_000 if nightly else 1_200
     target = "0 crashes, hangs, undeclared errors or silent changes"
@@ -168,6 +169,11 @@ def page(every: Iterable[Goal], proofs: dict[tuple[str, str], Proof], before: st
                 "Every fault is tried at every operation of every job but one, which is sampled: of distill with two "
                 "workers 60 operations are killed, 60 have a power cut, and 60 an error of the disk, which is one of the "
                 f"{len(ERRORS)} in turn. They are spread evenly over those of workers and parent, and others for every seed."
+            ),
+            "",
+            *_wrapped(
+                "`make reliability` tries fewer of each, and is meant to take 15 minutes on two cores; how long "
+                "it took stands in the last line that it prints."
             ),
             "",
             "What is promised about security is in [SECURITY.md](../SECURITY.md).",
