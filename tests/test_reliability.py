@@ -87,8 +87,9 @@ def test_what_an_error_names_is_what_is_removed(tmp_path: Path) -> None:
     ):
         error = FileError("bad", where=str(tmp_path / where), found=found, expected="another", remedy=remedy)
         assert rot.named_in(f"a warning of {tmp_path}/b\nerror: {error}\n", tmp_path) == [tmp_path / named]
-    assert not rot.concerns([tmp_path / "a" / "x.npy"], tmp_path / "a") and not rot.concerns([], tmp_path)
-    assert rot.concerns([tmp_path / "a"], tmp_path / "a" / "x.npy")
+    record, beside = tmp_path / "a" / "job.json", tmp_path / "a" / "x.npy"
+    assert rot.concerns([tmp_path / "a"], record, gone=False) and not rot.concerns([], record, gone=False)
+    assert rot.concerns([beside], record, gone=True) and not rot.concerns([beside], record, gone=False)
 
 
 def test_a_proof_that_breaks_down_is_a_goal_that_does_not_hold() -> None:

@@ -123,13 +123,13 @@ def remove(paths: Iterable[Path]) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def concerns(named: Sequence[Path], victim: Path) -> bool:
-    """Whether what an error names is what was damaged, or its folder; or, where a record is gone, what stood beside it, or
+def concerns(named: Sequence[Path], victim: Path, gone: bool) -> bool:
+    """Whether what an error names is what was damaged, or its folder; or, where a record was gone, what stood beside it, or
     the folder of the job that had begun with it."""
 
     def is_it(path: Path) -> bool:
         orphan = path.parent == victim.parent or path.suffix in (".parts", ".answers")
-        return victim.is_relative_to(path) or (orphan and not victim.exists())
+        return victim.is_relative_to(path) or (orphan and gone)
 
     return bool(named) and all(map(is_it, named))
 
@@ -140,14 +140,15 @@ def mend(job: str, folder: Path, victims: Sequence[Path]) -> Met:
     Two errors may come one after the other: of a record that is lost, and of what began with it.
     """
     code, said = start(job, folder)
-    told = any(victim.name in said for victim in victims)
+    told, gone = any(victim.name in said for victim in victims), not victims[0].exists()
     for _ in range(len(victims)):
         if code in (2, 3):
             named = named_in(said, folder)
-            if not concerns(named, victims[0]):
+            if not concerns(named, victims[0], gone):
                 return Met(f"the error names {', '.join(map(str, named)) or 'nothing'}: {said[-300:]}")
             told = True
             remove(named)
+            gone = not victims[0].exists()
             code, said = start(job, folder)
     return Met(f"ended with {code}: {said[-300:]}" if code else "", told)
 
@@ -236,7 +237,7 @@ def reading(read: Callable[[Path, Path], Any], verified: Callable[[Path], Path] 
             return Met("verify does not see it" if not seen else "verify sees damage where there is none")
         if refused:
             named = named_in(f"error: {found}", folder)
-            if not concerns(named, victim):
+            if not concerns(named, victim, not victim.exists()):
                 return Met(f"the error names {', '.join(map(str, named)) or 'nothing'}: {found}")
             remove(named)
             gone = quietly(lambda: read(folder, victim))

@@ -101,7 +101,6 @@ DEFECTS = (
         """    try:\n        os.fsync(handle)\n    finally:""",
         """    try:\n        pass\n    finally:""",
         pytest_check(f"{FINISHED}[data]"),
-        (sweep("data", "power cut", 2),),
     ),
     Defect(
         "write in place",
