@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.reliability import crashes
-from tests.reliability.cases import CASES, CRASHES, Case, Needs, ProvedBy, check, prove_all
+from tests.reliability import cases, crashes
+from tests.reliability.cases import ALONE, CASES, CRASHES, Case, ProvedBy, check, prove_all
 from tests.reliability.outcomes import Failure, exits, fact, refused, same, warned
 from wdistill import ConfigError, FileError, InputError
 
@@ -29,9 +29,7 @@ def marked(case: Case) -> object:
 
 @pytest.mark.parametrize("case", [*map(marked, CASES)])
 def test_a_case_comes_to_what_is_expected(case: Case, tmp_path: Path) -> None:
-    if isinstance(case.prove, Needs):
-        assert case.prove.what
-    elif isinstance(case.prove, ProvedBy):
+    if isinstance(case.prove, ProvedBy):
         assert case.prove.names
     else:
         check(case, tmp_path)
@@ -52,8 +50,37 @@ def test_every_test_that_is_named_exists() -> None:
     assert killed == {*crashes.NUMBERS}, "the points of tests/reliability/crashes.py"
 
 
-def test_few_cases_need_what_is_not_here() -> None:
-    assert {case.number for case in CASES if isinstance(case.prove, Needs)} == {"H10", "H11", "H12"}
+@pytest.mark.parametrize("here", [True, False])
+def test_cases_whose_software_is_not_here_are_named_and_their_tests_not_run(
+    monkeypatch: pytest.MonkeyPatch, here: bool
+) -> None:
+    monkeypatch.setattr(cases, "find_spec", lambda module: module if here else None)
+    run = list[str]()
+
+    def noted(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        run.extend(command)
+        return subprocess.CompletedProcess([], 0, "144 passed", "")
+
+    monkeypatch.setattr("subprocess.run", noted)
+    assert {case.number for case in CASES if not case.is_decided} == (set() if here else {"H10", "H12"})
+    assert prove_all(nightly=True) == (144 if here else 142, [])
+    assert any(word.startswith("tests/scale/test_ray.py") for word in run) == here
+    assert ("not decided: H10, H12, for want of ray" in cases.target(nightly=True)) != here
+
+
+def test_tests_that_refuse_a_network_run_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = list[list[str]]()
+
+    def noted(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess([], 1, "", "no network namespace can be had")
+
+    monkeypatch.setattr("subprocess.run", noted)
+    _, failures = prove_all(nightly=True)
+    plain, apart = commands
+    assert "tests/test_cases.py" in plain and not any(word.startswith(ALONE) for word in plain)
+    assert "tests.scale.alone" in apart and all(word.startswith(ALONE) for word in apart if "::" in word)
+    assert len(failures) == 2 and "no network namespace" in failures[1] and "tests.scale.alone python -m" in failures[1]
 
 
 def test_a_failure_is_told_with_its_number_and_how_to_replay_it() -> None:
@@ -62,11 +89,16 @@ def test_a_failure_is_told_with_its_number_and_how_to_replay_it() -> None:
         "FAILED tests/test_signals.py::test_workers_save_and_die_as_they_should",
         f"ERROR tests/{CRASHES}[F8]",
     ]
-    for code, stdout, wanted in ((1, "\n".join(lines), ["A1", "F17, H5, H15", "F8"]), (0, "144 passed", []), (2, "", [""])):
-        done = subprocess.CompletedProcess([], code, stdout, "no such file")
-        with patch("subprocess.run", lambda *_, done=done, **__: done):
+    apart = ["FAILED tests/scale/test_ranks.py::test_an_error_of_one_process_is_told_by_the_first - AssertionError"]
+    for code, stdouts, wanted in (
+        (1, ["\n".join(lines), "\n".join(apart)], ["A1", "F17, H5, H15", "F8", "H4"]),
+        (0, ["144 passed", "9 passed"], []),
+        (2, ["", ""], ["", ALONE]),
+    ):
+        done = [subprocess.CompletedProcess([], code, stdout, "no such file") for stdout in stdouts]
+        with patch("subprocess.run", side_effect=done):
             tried, failures = prove_all(nightly=True)
-        assert tried == 144 and len(failures) == len(wanted)
+        assert tried == sum(case.is_decided for case in CASES) and len(failures) == len(wanted)
         assert all(
             each.startswith(number) and "python -m pytest" in each for each, number in zip(failures, wanted, strict=True)
         )

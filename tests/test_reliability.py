@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.reliability import artefacts, jobs, kept, rot
-from tests.reliability.goals import Goal, goals, line, page, parser, unproved, wanted
+from tests.reliability import artefacts, jobs, kept, rot, seeded
+from tests.reliability.goals import Goal, goals, line, page, parser, proof_of, unproved, wanted
 from tests.reliability.kept import Proof
 from tests.reliability.seeds import READERS
+from wdistill.core import store
+from wdistill.core.errors import FileError
 
 pytestmark = pytest.mark.slow
 
@@ -42,6 +45,59 @@ def test_goals_have_names_of_their_own(nightly: bool) -> None:
 
 def test_every_row_of_the_table_is_damaged() -> None:
     assert [gate.row for gate in rot.GATES.values()] == [row for row in artefacts.ARTEFACTS if not row.elsewhere]
+
+
+HASHED = (
+    "w.parquet.parts/part-000000.0.parquet",
+    "w.parquet.parts/aligned-000000.0/rows-000000",
+    "w.parquet.answers/aligned-tables.0/answers.parquet",
+)
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("sample", HASHED)
+def test_a_gate_is_red_where_files_are_not_compared_with_their_digests(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs.prepare_process()
+    tried, failures = rot.prove(rot.GATES[sample], 6, 0, 0, 0)
+    assert (tried, failures) == (6, [])
+    monkeypatch.setattr(store, "is_intact", lambda path, file: path.is_file() and path.stat().st_size == file[0])
+    assert rot.prove(rot.GATES[sample], 6, 0, 0, 0)[1]
+
+
+def test_damage_that_nobody_names_in_so_many_tries_proves_nothing() -> None:
+    assert rot.unnoticed({"a": [False] * 4, "b": [True, False]}) == ["a"]
+    assert rot.unnoticed({"a": [False], "b": [True]}) == [] and rot.unnoticed({"a": [False], "b": []}) == ["a", "b"]
+
+
+def test_a_seeded_defect_shows_that_quiet_gates_see_damage() -> None:
+    called = [check.words[-1] for defect in seeded.DEFECTS for check in defect.checks]
+    quiet = [sample for sample, gate in rot.GATES.items() if gate.quiet]
+    assert quiet and all(any(f"rot.GATES[{sample!r}]" in call for call in called) for sample in quiet)
+
+
+def test_what_an_error_names_is_what_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x.npy").touch()
+    for where, found, remedy, named in (
+        ("a/x.npy", "other bytes", "restore it", "a/x.npy"),
+        ("a", "x.npy, y.npy", "prepare it again", "a/x.npy"),
+        ("a", f"No such file: '{tmp_path}/a/z.npy'", "prepare it again", "a/z.npy"),
+        ("a", "x.npy", "remove it, or move it elsewhere", "a"),
+        ("a", "x.npy", f"restore them, or remove the folder {tmp_path} to do this again", "."),
+    ):
+        error = FileError("bad", where=str(tmp_path / where), found=found, expected="another", remedy=remedy)
+        assert rot.named_in(f"a warning of {tmp_path}/b\nerror: {error}\n", tmp_path) == [tmp_path / named]
+    record, beside = tmp_path / "a" / "job.json", tmp_path / "a" / "x.npy"
+    assert rot.concerns([tmp_path / "a"], record, gone=False) and not rot.concerns([], record, gone=False)
+    assert rot.concerns([beside], record, gone=True) and not rot.concerns([beside], record, gone=False)
+
+
+def test_a_proof_that_breaks_down_is_a_goal_that_does_not_hold() -> None:
+    future: Future[Proof] = Future()
+    future.set_exception(AssertionError("no file like w.parquet\nmore"))
+    proof = proof_of(future, Goal("a", "all", lambda: (1, [])), 0)
+    assert proof.failures == ["the proof broke down: AssertionError: no file like w.parquet"] and proof.goal == "a"
+    assert ": 0 of 1 (all)" in line(proof, nightly=False)
 
 
 def test_what_is_damaged_elsewhere_has_a_test_there() -> None:

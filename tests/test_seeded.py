@@ -104,7 +104,9 @@ def test_every_seeded_defect_still_fits_the_code() -> None:
     for defect in seeded.DEFECTS:
         seeded.defective(defect, seeded.ROOT)
     names = [defect.name for defect in seeded.DEFECTS]
-    assert len(names) == len(set(names)) >= 20
+    assert len(names) == len(set(names)) >= 36
+    edits = [(defect.file, defect.old, defect.new) for defect in seeded.DEFECTS]
+    assert len(edits) == len(set(edits)), "two defects are the same"
 
 
 def test_old_text_that_is_gone_is_an_error(tmp_path: Path) -> None:

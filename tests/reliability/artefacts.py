@@ -26,7 +26,7 @@ class Artefact:
     elsewhere: str = ""  # the test that damages it, where `make reliability` does not: it may lack what writes it
 
 
-TRIAL = r"demo/runs-[0-9a-f]{8}/\w+/trial-\d+/"  # the runs of the demo lie below its page
+TRIAL = r"(demo/runs-[0-9a-f]{8}/\w+/trial-\d+|runs/[\w-]+/[\w-]+)/"  # runs of the demo, and of experiments
 RUN = f"({TRIAL})?"
 TEMPORARY = "a temporary file: never read"
 ARTEFACTS = (
@@ -131,6 +131,22 @@ ARTEFACTS = (
         "the commit after the next",
     ),
     Artefact(
+        r"(.*/)?checkpoint-[\d-]+\.\d+-of-\d+\.safetensors",
+        "training/sharded.py, a file of every process",
+        "SHA-256 in the manifest",
+        "distill, on any number of processes",
+        "the commit after the next",
+        "tests/scale/test_sharded.py::test_a_shard_that_was_damaged_is_named_and_an_older_checkpoint_taken",
+    ),
+    Artefact(
+        r"(.*/)?wdistill_weights\.safetensors",
+        "adapters/weights_file.py",
+        "SHA-256 in its metadata",
+        "RefreshWeights of adapters/transformers.py, when a run is resumed",
+        "the trainer, with its checkpoint",
+        "tests/adapters/test_transformers.py::test_a_checkpoint_without_weights_or_with_those_of_other_rows_is_refused",
+    ),
+    Artefact(
         RUN + r"(labels|auxiliary/\w+)/\w+-\d+\.parquet",
         "training/labels.py",
         "SHA-256 in the manifest, page checksums",
@@ -228,6 +244,46 @@ ARTEFACTS = (
         "tests/adapters/test_skops.py::test_a_damaged_card_costs_no_student",
     ),
     Artefact(
+        r"results/[\w-]+\.jsonl",
+        "experiments/lab/results.py",
+        "nothing: each line is text; a torn last line is left out when read, and any other that is no JSON is an error",
+        "reproduce, experiments.leaderboard, experiments.confirmation",
+        "nobody; lines are added",
+        "tests/test_views.py::test_a_torn_last_line_is_left_out_and_gives_way",
+    ),
+    Artefact(
+        r"(results|runs/[\w-]+)/\.[\w.-]+\.lock",
+        "core/store.py",
+        "none: it is empty",
+        "nobody",
+        "nobody",
+        "tests/test_views.py::test_processes_that_add_at_the_same_time_lose_nothing",
+    ),
+    Artefact(
+        r"runs/models/[\w-]+/trained-by\.json",
+        "experiments/lab/trial.py",
+        "nothing: what is no JSON is an error that says so",
+        "reproduce, for the lines",
+        "nobody",
+        "tests/test_reproduce.py::test_a_line_says_which_code_trained_its_models",
+    ),
+    Artefact(
+        r"tables/[\w-]+\.md|figures/[\w-]+\.svg",
+        "experiments/paper/reproduce.py, experiments.leaderboard, experiments.confirmation",
+        "nothing: texts and pictures; those of the repository are compared with the lines by tests",
+        "users",
+        "nobody; replaced by the same command",
+        "tests/test_documents.py::test_the_tables_in_the_repository_are_those_of_the_lines",
+    ),
+    Artefact(
+        r"findings\.json|theory\.html",
+        "experiments/theory/measure.py",
+        "nothing: a text and a page, for people",
+        "users",
+        "nobody; replaced by the same command",
+        "tests/test_theory_cli.py::test_the_numbers_are_written_whole",
+    ),
+    Artefact(
         r"(.*/)?[\w.<>-]+\.nb[ic]",
         "weights/_jit.py",
         "SHA-256 at its end",
@@ -265,7 +321,7 @@ def elsewhere() -> str:
     """What damages the rows that `make reliability` leaves out, in a sentence."""
     tests = list(dict.fromkeys(row.elsewhere.partition("::")[0] for row in ARTEFACTS if row.elsewhere))
     names = ", ".join(f"`{row.pattern}`" for row in ARTEFACTS if row.elsewhere)
-    return f"Damage to {names} is tried by other tests, with the libraries that write them: {', '.join(tests)}."
+    return f"What becomes of damage to {names}, or that they are whole, other tests show: {', '.join(tests)}."
 
 
 def written_by(log: list[str], folder: Path) -> set[str]:

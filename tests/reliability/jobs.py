@@ -242,6 +242,24 @@ def _demo(folder: Path) -> None:
     command("demo", "--run", folder / "demo")
 
 
+def _reproduce(folder: Path) -> None:
+    """One trial of a tiny experiment of the repository: its run, its line, and the tables and figures of the lines."""
+    from tests.reproducing import TINY, catalogue, make_data, reproduce
+
+    with catalogue(TINY), tempfile.TemporaryDirectory(prefix="reproduce-") as root:
+        if code := reproduce(make_data(Path(root), "fashion"), folder, TINY.name, "--trials", "1"):
+            raise SystemExit(code)
+
+
+def _but_for_locks(folder: Path) -> dict[str, str]:
+    """A digest for every file, but for the empty ones that are locked, and that nothing has to keep."""
+    return {name: digest for name, digest in killing.fingerprint(folder).items() if not name.endswith(".lock")}
+
+
+def _theory(folder: Path) -> None:
+    command("theory", "squares", "--scale", 0.05, "--out", folder)
+
+
 def _prepared(folder: Path) -> dict[str, str]:
     """A digest for every file that was made of images; they themselves are inputs."""
     return killing.fingerprint(folder / "imagenet" / "prepared-9")
@@ -289,13 +307,15 @@ OTHERS = {  # whose operations are those of the jobs above, but which write othe
         Job("distill of Datasets", _of_datasets),
         Job("report", _report),
         Job("demo", _demo),
+        Job("reproduce", _reproduce, _but_for_locks),
+        Job("theory", _theory),
     )
 }
 TWO_WORKERS = Job("distill with two workers", _two_workers)  # in several processes: see workers.py
 
 
 def as_command(run: Callable[[Path], None]) -> Callable[[Path], None]:
-    """The same, in a child: without a word on standard output, and with the exit code of an error that is ours."""
+    """The same, in a child: as a command, with nothing on standard output, and an error of ours told on standard error."""
 
     def quiet(folder: Path) -> None:
         sys.stdout = open("/dev/null", "w")  # noqa: PTH123, SIM115  (a child that ends at once)
@@ -304,6 +324,7 @@ def as_command(run: Callable[[Path], None]) -> Callable[[Path], None]:
         except SystemExit as end:
             os._exit(int(end.code or 0))
         except WdistillError as error:
+            print(f"error: {error}", file=sys.stderr, flush=True)
             os._exit(error.exit_code)
 
     return quiet

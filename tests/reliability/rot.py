@@ -12,22 +12,25 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
+import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tests.killing import MEMORY, child, fingerprint, killer, timeless
+from tests.killing import MEMORY, child, differences, fingerprint, killer, timeless
 from tests.reliability.artefacts import Artefact, row_of
 from tests.reliability.jobs import JOBS, OTHERS, as_command, prepare_process
 from wdistill import WdistillError
-from wdistill.core import store
+from wdistill.core import sealed, store
+from wdistill.core.errors import unreadable
 from wdistill.datasets.prepared import load_prepared
 from wdistill.report.verify import verify
 from wdistill.runs.checkpoints import Snapshot, read_manifest
@@ -36,6 +39,10 @@ from wdistill.training.export import load_student
 from wdistill.weights.saved import load, to_bytes
 
 RUNS = {**JOBS, **OTHERS}
+COPY = "copy"  # where jobs run, and where what they made is damaged
+HAS_DIGEST = re.compile("SHA-256|CRC|checksum|seal|digest")  # in words of the table of files
+FEW = 4  # damages, some of which change nothing that is read
+Read = Callable[[str, Path, "Sequence[Path]", Any], "Met"]  # the job, the damaged copy, what is damaged, what is wanted
 
 
 def damage(path: Path, way: str, rng: np.random.Generator) -> None:
@@ -49,7 +56,23 @@ def damage(path: Path, way: str, rng: np.random.Generator) -> None:
     path.write_bytes(content if way == "flip" else content[:at])
 
 
-# what becomes of a damaged folder: "" if the same or an error of ours ---------------------------------------------------
+# what becomes of a damaged folder --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Met:
+    """What became of a damaged folder: what is wrong, nothing if all is well; and whether somebody named the damage."""
+
+    wrong: str = ""
+    named: bool = False
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What is read where nothing is damaged, and the files that the job makes, by their digests."""
+
+    content: Any
+    files: dict[str, str]
 
 
 def quietly(call: Callable[[], Any]) -> Any:
@@ -62,21 +85,84 @@ def quietly(call: Callable[[], Any]) -> Any:
             return error
 
 
-def run_again(job: str, folder: Path, victim: Path, wanted: dict[str, str]) -> str:
-    """A run or a job that is started again; where it refuses, it works once the damaged part is removed."""
-    code = child(folder, lambda operation, path: None, as_command(RUNS[job].run))
-    if code in (2, 3):
-        parts = victim.relative_to(folder).parts
-        top = 2 if parts[0] in ("arms", "auxiliary") else 1
-        shutil.rmtree(folder if len(parts) == 1 or parts[0] == "initial" else folder.joinpath(*parts[:top]))
-        code = child(folder, lambda operation, path: None, as_command(RUNS[job].run))
-    if code:
-        return f"ended with {code}"
-    found = results(folder, RUNS[job].fingerprint)
-    different = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
-    if different and any(each.is_bad for each in verify(_ours(folder))[1]):
-        return ""  # of a finished run: not used again, and `wdistill verify` tells
-    return f"other bytes: {', '.join(different[:3])}" if different else ""
+def start(job: str, folder: Path) -> tuple[int, str]:
+    """Start a job where it is: its exit code, and what it said on standard error."""
+    said = folder.with_name(f"{folder.name}.said")
+
+    def run(folder: Path) -> None:
+        sys.stderr = said.open("w", buffering=1)
+        as_command(RUNS[job].run)(folder)
+
+    code = child(folder, undisturbed, run)
+    return code, said.read_text()
+
+
+def undisturbed(operation: str, path: Path) -> None:
+    """A hook that does nothing."""
+
+
+def named_in(error: str, folder: Path) -> list[Path]:
+    """What an error names below a folder: what its remedy says is to be removed; else the file that it is about; else, where
+    it is about a folder, the files that were found in it, or missed."""
+    text = error.rpartition("error: ")[2]
+    place = re.escape(str(folder)) + r"(?:/[\w./-]*\w)?"
+    about, found, remedy = (re.search(start, text, re.MULTILINE) for start in (r"\A.*", r"^  found: .*", r"^  to do: .*"))
+    where = [Path(path) for path in re.findall(place, about[0] if about else "")][:1]
+    if remedy and (told := re.search(rf"\bremove (?:the folder )?({place})", remedy[0])):
+        return [Path(told[1])]
+    if (remedy and re.search(r"\bremove (it|the folder)\b", remedy[0])) or not (where and where[0].is_dir()):
+        return where
+    words = found[0].removeprefix("  found: ") if found else ""
+    return [Path(path) for path in re.findall(place, words)] or [
+        path for name in words.split(", ") if os.path.lexists(path := where[0] / name)
+    ]
+
+
+def remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def concerns(named: Sequence[Path], victim: Path, gone: bool) -> bool:
+    """Whether what an error names is what was damaged, or its folder; or, where a record was gone, what stood beside it, or
+    the folder of the job that had begun with it."""
+
+    def is_it(path: Path) -> bool:
+        orphan = path.parent == victim.parent or path.suffix in (".parts", ".answers")
+        return victim.is_relative_to(path) or (orphan and gone)
+
+    return bool(named) and all(map(is_it, named))
+
+
+def mend(job: str, folder: Path, victims: Sequence[Path]) -> Met:
+    """A run or a job is started; where it refuses, it works once what its error names is removed, and no more.
+
+    Two errors may come one after the other: of a record that is lost, and of what began with it.
+    """
+    code, said = start(job, folder)
+    told, gone = any(victim.name in said for victim in victims), not victims[0].exists()
+    for _ in range(len(victims)):
+        if code in (2, 3):
+            named = named_in(said, folder)
+            if not concerns(named, victims[0], gone):
+                return Met(f"the error names {', '.join(map(str, named)) or 'nothing'}: {said[-300:]}")
+            told = True
+            remove(named)
+            gone = not victims[0].exists()
+            code, said = start(job, folder)
+    return Met(f"ended with {code}: {said[-300:]}" if code else "", told)
+
+
+def run_again(job: str, folder: Path, victims: Sequence[Path], wanted: dict[str, str]) -> Met:
+    """A run or a job that is started again comes to the same."""
+    met = mend(job, folder, victims)
+    if met.wrong:
+        return met
+    different = differences(results(folder, RUNS[job].fingerprint), wanted)
+    bad = [state.path for state in verify(_ours(folder))[1] if state.is_bad] if different else []
+    if bad:
+        return Met("", met.named or any(victim in bad for victim in victims))  # of a finished run: verify tells
+    return Met(f"other bytes: {', '.join(different[:3])}" if different else "", met.named)
 
 
 def _ours(folder: Path) -> Path:
@@ -103,20 +189,20 @@ def results(folder: Path, fingerprint: Callable[[Path], dict[str, str]] = finger
     return found
 
 
-def heal(job: str, folder: Path, victim: Path, wanted: dict[str, str]) -> str:
+def heal(job: str, folder: Path, victims: Sequence[Path], wanted: dict[str, str]) -> Met:
     """A folder of weights: whole, or `wdistill verify` says what to remove, and the job makes that anew."""
     damaged = [state for state in verify(folder / "w")[1] if state.is_bad] if (folder / "w" / MANIFEST).exists() else []
-    if not damaged and (wrong := run_again(job, folder, victim, wanted)):
-        return wrong
+    if not damaged and (met := run_again(job, folder, victims, wanted)).wrong:
+        return met
+    told = any(state.path in victims for state in damaged) if damaged else met.named
     for state in damaged:
         if state.remedy.startswith("remove it,"):
             state.path.unlink(missing_ok=True)
-    code = child(folder, lambda operation, path: None, as_command(RUNS[job].run))
+    code, said = start(job, folder)
     if code:
-        return f"after what verify says, it ended with {code}"
-    found = RUNS[job].fingerprint(folder)
-    different = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
-    return f"other bytes after what verify says: {', '.join(different[:3])}" if different else ""
+        return Met(f"after what verify says, it ended with {code}: {said[-300:]}")
+    different = differences(RUNS[job].fingerprint(folder), wanted)
+    return Met(f"other bytes after what verify says: {', '.join(different[:3])}" if different else "", told)
 
 
 def _digest(path: Path) -> str:
@@ -132,70 +218,78 @@ def _metrics(path: Path) -> str:
         return text
 
 
-def read_weights(job: str, folder: Path, victim: Path, wanted: list[dict[str, Any]]) -> str:
-    """A file of weights: verified as whole only if it says the same."""
+def reading(read: Callable[[Path, Path], Any], verified: Callable[[Path], Path] | None = None) -> Read:
+    """How damage is met by who reads: what is read is the same, or an error names the file. Once that is removed, the error
+    says that it is missing, and the job makes the same file again.
+
+    `verified`: the folder that `wdistill verify` is given, which sees every byte, also of what is not read.
+    """
+
+    def met(job: str, folder: Path, victims: Sequence[Path], wanted: Whole) -> Met:
+        (victim,) = victims
+        found = quietly(lambda: read(folder, victim))
+        refused = isinstance(found, WdistillError)
+        if not refused and found != wanted.content:
+            return Met("other contents are read")
+        said = quietly(lambda: verify(verified(folder))) if verified else None
+        seen = [state.path for state in said[1] if state.is_bad] if isinstance(said, tuple) else []
+        if isinstance(said, tuple) and bool(seen) == (_files(folder) == wanted.files):
+            return Met("verify does not see it" if not seen else "verify sees damage where there is none")
+        if refused:
+            named = named_in(f"error: {found}", folder)
+            if not concerns(named, victim, not victim.exists()):
+                return Met(f"the error names {', '.join(map(str, named)) or 'nothing'}: {found}")
+            remove(named)
+            gone = quietly(lambda: read(folder, victim))
+            if not isinstance(gone, WdistillError) or not any(str(path) in str(gone) for path in (*named, victim.parent)):
+                return Met(f"what was removed is not missed: {gone}")
+        victim.unlink(missing_ok=True)
+        if (made := mend(job, folder, victims)).wrong:
+            return Met(f"it is not made again: {made.wrong}")
+        different = differences(_files(folder), wanted.files)
+        return Met(f"made again, other bytes: {', '.join(different[:3])}" if different else "", refused or victim in seen)
+
+    return met
+
+
+def _weights(folder: Path, victim: Path) -> str:
+    """The rows of a file of weights that says that it is whole; an error where it does not."""
     from wdistill.tables.output import read_batches
 
-    def read() -> Any:
-        _, findings = verify(victim)
-        return [batch.to_pydict() for batch in read_batches(victim)] if not any(each.is_bad for each in findings) else None
-
-    found = quietly(read)
-    return "" if found is None or isinstance(found, WdistillError) or str(found) == str(wanted) else "other rows"
+    for state in verify(victim)[1]:
+        if state.is_bad:
+            raise unreadable("damaged", state.path, state.state, "a whole file", state.remedy)
+    return str([batch.to_pydict() for batch in read_batches(victim)])
 
 
-def read_rule(job: str, folder: Path, victim: Path, wanted: bytes) -> str:
-    """A saved rule: read only if it is the same."""
-    found = quietly(lambda: _rule(folder))
-    return "" if isinstance(found, WdistillError) or found == wanted else "another rule"
-
-
-def _rule(folder: Path) -> bytes:
+def _rule(folder: Path, victim: Path) -> bytes:
     return to_bytes(load(folder / "rule.npz"))
 
 
-def read_page(job: str, folder: Path, victim: Path, wanted: bytes) -> str:
-    """A page: verified as whole only if it is the same."""
-    found = victim.read_bytes() if victim.exists() else b""
-    return "" if found == wanted or any(each.is_bad for each in verify(folder)[1]) else "another page"
-
-
-def make_again(job: str, folder: Path, victim: Path, wanted: dict[str, str]) -> str:
-    """A file that is looked at before it is used or replaced: damaged, it is refused until it is removed."""
-    name = victim.relative_to(folder).as_posix()
-    for remove, right in ((False, (0, 2)), (True, (0,))):
-        if remove:
-            victim.unlink(missing_ok=True)
-        code = child(folder, lambda operation, path: None, as_command(RUNS[job].run))
-        if code not in right:
-            return f"ended with {code}"
-        if code == 0 and fingerprint(folder).get(name) != wanted[name]:
-            return "other contents"
-    return ""
-
-
-def read_arrays(job: str, folder: Path, victim: Path, wanted: bytes) -> str:
-    found = quietly(lambda: _arrays(folder))
-    return "" if isinstance(found, WdistillError) or found == wanted else "other arrays"
-
-
-def _arrays(folder: Path) -> bytes:
-    data = load_prepared(folder / "data" if (folder / "data").exists() else _ours(folder))
+def _arrays(folder: Path, victim: Path) -> bytes:
+    data = load_prepared(_data(folder))
     parts = (data.train.inputs, data.train.labels, data.test.inputs, data.test.labels)
     return data.sha256.encode() + str(data.metadata).encode() + b"".join(np.asarray(part).tobytes() for part in parts)
 
 
-def read_student(job: str, folder: Path, victim: Path, wanted: bytes) -> str:
-    found = quietly(lambda: _parameters(folder))
-    whole = isinstance(found, WdistillError) or found == wanted
-    _, findings = verify(folder / "student") if (folder / "student" / "student.json").exists() else ("", [])
-    seen = not findings or any(each.is_bad for each in findings) or isinstance(found, WdistillError)
-    return ("" if seen else "not seen by verify") if whole else "other parameters"
-
-
-def _parameters(folder: Path) -> bytes:
-    state = load_student(folder / "student").state_dict()
+def _parameters(folder: Path, victim: Path) -> bytes:
+    state = load_student(_student(folder)).state_dict()
     return b"".join(name.encode() + tensor.numpy().tobytes() for name, tensor in sorted(state.items()))
+
+
+def read_page(job: str, folder: Path, victims: Sequence[Path], wanted: bytes) -> Met:
+    """A page: verified as whole only if it is the same."""
+    (victim,) = victims
+    found = victim.read_bytes() if victim.exists() else b""
+    bad = any(each.is_bad and each.path == victim for each in verify(folder)[1])
+    return Met("" if found == wanted or bad else "another page", bad)
+
+
+def make_again(job: str, folder: Path, victims: Sequence[Path], wanted: dict[str, str]) -> Met:
+    """A file that is looked at before it is used or replaced: the same, or refused until it is removed."""
+    name = victims[0].relative_to(folder).as_posix()
+    met = mend(job, folder, victims)
+    return met if met.wrong or fingerprint(folder).get(name) == wanted[name] else Met("other contents")
 
 
 # gates ------------------------------------------------------------------------------------------------------------------
@@ -206,10 +300,12 @@ class Gate:
     """How damage to one kind of file is met: in what jobs have made, whole or killed when they had most such files."""
 
     sample: str  # a path of that kind
-    read: Callable[[str, Path, Path, Any], str]
+    read: Read
     outcome: Callable[[str, Path], Any]
     whole: tuple[str, ...] = ()
     killed: tuple[str, ...] = ()
+    twice: tuple[str, str] = ("", "")  # of a file that is kept twice: the ends of both names, which are damaged together
+    quiet: bool = False  # whether what a killed job left is made anew without a word: a seeded defect shows that it is
 
     @property
     def row(self) -> Artefact:
@@ -222,14 +318,25 @@ class Gate:
         names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
         return [name for name in names if row_of(name) is self.row]
 
+    def victims(self, folder: Path) -> list[tuple[str, ...]]:
+        """What is damaged at once: each of the files, and both copies of one."""
+        files, (one, other) = self.files(folder), self.twice
+        copies = [(name, f"{name.removesuffix(one)}{other}") for name in files if one and name.endswith(one)]
+        return [*((name,) for name in files), *(pair for pair in copies if {*pair} <= {*files})]
+
+    def is_noticed(self, made: Path) -> bool:
+        """Whether damage to what was made must be named: the file has a digest, or a checksum, or a seal."""
+        quiet = self.quiet and made.name.endswith(make_killed.__name__)
+        return not quiet and HAS_DIGEST.search(self.row.proof) is not None
+
 
 @dataclass(frozen=True)
 class Victim:
-    """A file that is damaged: in a copy of what a job has made."""
+    """Files that are damaged together, mostly one: in a copy of what a job has made."""
 
     job: str
     made: Path
-    name: str
+    names: tuple[str, ...]
     wanted: Any  # what is read where nothing is damaged
 
 
@@ -239,102 +346,159 @@ def damages(flips: int, cuts: int, victims: list[Victim], losses: int | None) ->
         yield from ((f"{way} {i}", victims[i % len(victims)]) for i in range(number))
 
 
-def attempt(gate: Gate, name: str, victim: Victim, copy: Path, seed: int) -> str:
-    """Do one damage to a copy, and say what is wrong; nothing if what is read is the same, or an error of ours."""
+def attempt(gate: Gate, name: str, victim: Victim, copy: Path, seed: int) -> Met:
+    """Do one damage to a copy, and say what became of it."""
     shutil.copytree(victim.made, copy, symlinks=True)
     way, number = name.split()
-    damage(copy / victim.name, way, np.random.default_rng([seed, int(number)]))
+    for i, each in enumerate(victim.names):
+        damage(copy / each, way, np.random.default_rng([seed, int(number), *([i] if i else [])]))
     try:
-        return gate.read(victim.job, copy, copy / victim.name, victim.wanted)
+        return gate.read(victim.job, copy, [copy / each for each in victim.names], victim.wanted)
+    except Exception as error:
+        return Met(f"an error that is not ours, {type(error).__name__}: {error}"[:300])
     finally:
         shutil.rmtree(copy, ignore_errors=True)
 
 
 def prove(gate: Gate, flips: int, cuts: int, losses: int | None, seed: int, only: str = "") -> tuple[int, list[str]]:
-    """So many damages to files of one kind, and the loss of each of them: how many were tried, and what went wrong."""
+    """So many damages to files of one kind, and the loss of each of them: how many were tried, and what went wrong.
+
+    Wrong, too, is a gate that tries nothing: where no damage to what a job made was named, though the files have digests.
+    """
     place = Path(tempfile.mkdtemp(prefix="rot-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None))
     try:
-        tried, failures = 0, []
+        tried, failures, named = 0, list[str](), dict[str, list[bool]]()
+        again = f"python -m tests.reliability.rot --gate {gate.sample!r} --seed {seed}"
         for name, victim in damages(flips, cuts, victims_of(gate, place), losses):
             if only in ("", name):
                 tried += 1
-                if wrong := attempt(gate, name, victim, place / "copy", seed):
-                    command = f"python -m tests.reliability.rot --gate {gate.sample!r} --damage {name!r} --seed {seed}"
-                    failures.append(f"{wrong} after damage to {victim.name} of {victim.job}: {command}")
-        return tried, failures
+                met = attempt(gate, name, victim, place / COPY, seed)
+                if gate.is_noticed(victim.made) and not name.startswith("loss"):
+                    named.setdefault(victim.made.name, []).append(met.named)
+                if met.wrong:
+                    hurt = f"{' and '.join(victim.names)} of {victim.job}"
+                    failures.append(f"{met.wrong} after damage to {hurt}: {again} --damage {name!r}")
+        blind = [] if only else unnoticed(named)
+        return tried, [*failures, *(f"no damage to {each} was named, so that nothing is proved: {again}" for each in blind)]
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
+def unnoticed(named: Mapping[str, Sequence[bool]]) -> list[str]:
+    """What was damaged, and no damage to it was named: of so many that some cannot all be harmless, and of all together."""
+    alone = [made for made, each in named.items() if len(each) >= FEW and not any(each)]
+    return alone if any(map(any, named.values())) else list(named)
+
+
 def victims_of(gate: Gate, place: Path) -> list[Victim]:
-    """Every file of that kind, in all that the jobs of a gate have made."""
+    """Every file of that kind, in all that the jobs of a gate have made: where copies of it are damaged, too, since a job
+    that is not finished names its tables by their paths."""
     found = []
     for job, make in [*((job, make_whole) for job in gate.whole), *((job, make_killed) for job in gate.killed)]:
-        made = make(gate, job, place / f"{job}, {make.__name__}")
+        made = make(gate, job, place / COPY).rename(place / f"{job}, {make.__name__}")
         wanted = gate.outcome(job, made)
-        found += [Victim(job, made, name, wanted) for name in gate.files(made)]
+        found += [Victim(job, made, names, wanted) for names in gate.victims(made)]
     assert found, f"no file like {gate.sample}"
     return found
 
 
 def make_whole(gate: Gate, job: str, folder: Path) -> Path:
-    assert child(folder, lambda operation, path: None, as_command(RUNS[job].run)) == 0
+    assert child(folder, undisturbed, as_command(RUNS[job].run)) == 0
     return folder
 
 
 def make_killed(gate: Gate, job: str, folder: Path) -> Path:
-    """A job that was killed when it had most files of a kind."""
+    """A job that was killed when a record listed most files of a kind; of such moments, when most were there and the records
+    listed most of all: before a record lists it, a file is thrown away unread."""
     log = folder.with_name("counts")
     log.write_text("")
 
     def count(operation: str, path: Path) -> None:
+        files, known = {*gate.files(folder)}, listed(folder)
         with log.open("a") as file:
-            file.write(f"{len(gate.files(folder))}\n")
+            file.write(json.dumps([len(files & known), len(files), len(known)]) + "\n")
 
     assert child(folder, count, as_command(RUNS[job].run)) == 0
-    counts = [int(line) for line in log.read_text().split()]
+    counts = [json.loads(line) for line in log.read_text().splitlines()]
     shutil.rmtree(folder)
     assert child(folder, killer(1 + counts.index(max(counts))), as_command(RUNS[job].run)) == -signal.SIGKILL
     return folder
 
 
+def listed(folder: Path) -> set[str]:
+    """The files below the folder of a job that are there and that a record in it lists."""
+    found = set[Path]()
+    for path in folder.rglob("*.json"):
+        record = sealed.read_sealed(path)
+        if isinstance(record, dict):
+            found |= {path.parent / name for name in _listed_by(record, path.name)}
+    return {path.relative_to(folder).as_posix() for path in found if path.is_file()}
+
+
+def _listed_by(record: Mapping[str, Any], name: str) -> list[str]:
+    """The files that one record lists: of a run, of inputs, of a job, of partitions, of images on their way."""
+    names = [*record.get("files", ()), *record.get("inputs", ())]
+    if "aligned" in record:
+        tables = record["aligned"].items()
+        names += [f"aligned-{number}.{record['token']}/{each}" for number, table in tables for each in table["files"]]
+    names += [part["file"] for part in record.get("parts", ())]
+    names += [record["file"]] if "file" in record else []
+    return [*names, name.replace(".progress.json", ".part")] if record.get("chunks") else names
+
+
 def again(job: str, made: Path) -> dict[str, str]:
     """What a job comes to when nothing is damaged."""
     fresh = made.with_name(f"{made.name}, fresh")
-    assert child(fresh, lambda operation, path: None, as_command(RUNS[job].run)) == 0
+    assert child(fresh, undisturbed, as_command(RUNS[job].run)) == 0
     return results(fresh, RUNS[job].fingerprint)
 
 
-def _rows(job: str, folder: Path) -> list[dict[str, Any]]:
-    from wdistill.tables.output import read_batches
-
-    (path,) = (path for path in folder.iterdir() if path.name in ("w.parquet", "w.pq", "w.npz", "next.parquet"))
-    return [batch.to_pydict() for batch in read_batches(path)]
+def whole(read: Callable[[Path, Path], Any]) -> Callable[[str, Path], Whole]:
+    """What is read of what a job has made, and its files."""
+    return lambda job, made: Whole(read(made, _output(made)), _files(made))
 
 
-def _files(job: str, folder: Path) -> dict[str, str]:
+def _output(folder: Path) -> Path:
+    """The table that a job has written."""
+    return next((path for path in folder.iterdir() if path.name in ("w.parquet", "w.pq", "w.npz", "next.parquet")), folder)
+
+
+def _files(folder: Path) -> dict[str, str]:
     return fingerprint(folder)
+
+
+def _of_job(job: str, made: Path) -> dict[str, str]:
+    return _files(made)
 
 
 def _page(job: str, folder: Path) -> bytes:
     return (folder / "report.html").read_bytes()
 
 
+def _data(folder: Path) -> Path:
+    return _ours(folder) if (folder / "imagenet").exists() else folder / "data"
+
+
+def _student(folder: Path) -> Path:
+    return folder / "student"
+
+
 RUN, TABLES, ENGINE = ("distill",), ("joined weigh",), ("weigh by an engine",)
 WEIGHTS = ("weigh", "weigh best", "weigh to npz", "weigh to pq", "correct", "label", "plan")
+COPIES = ("job.json", "job.copy.json")
 UNFINISHED = ("joined weigh", "label", "weigh by an engine", "distill", "data", "download", "export")
 GATES = {
     gate.sample: gate
     for gate in (
-        Gate("w.parquet", read_weights, _rows, WEIGHTS),
+        Gate("w.parquet", reading(_weights), whole(_weights), WEIGHTS),
         Gate("w.csv", run_again, again, ("weigh to csv", "plan in csv")),
         Gate("w.svg", run_again, again, ("inspect",)),
-        Gate("rule.npz", read_rule, lambda job, folder: _rule(folder), ("save",)),
-        Gate("w.parquet.parts/job.json", run_again, again, killed=("joined weigh", "correct", "label")),
+        Gate("rule.npz", reading(_rule), whole(_rule), ("save",)),
+        Gate("w.parquet.parts/job.json", run_again, again, killed=("joined weigh", "correct", "label"), twice=COPIES),
         Gate("w.parquet.parts/part-000000.0.parquet", run_again, again, killed=("joined weigh", "correct", "label")),
         Gate("w/_manifest.json", heal, again, ENGINE),
-        Gate(f"w/part-000000-{'0' * 16}-{'0' * 16}.parquet", heal, again, ENGINE, ENGINE),
-        Gate(f"w/_part-000000-{'0' * 16}.json", heal, again, killed=ENGINE),
+        Gate(f"w/part-000000-{'0' * 16}-{'0' * 16}.parquet", heal, again, ENGINE, ENGINE, quiet=True),
+        Gate(f"w/_part-000000-{'0' * 16}.json", heal, again, killed=ENGINE, quiet=True),
         Gate("tmp/wdistill-0/part-000000.0.parquet", heal, again, killed=ENGINE),
         Gate("w.parquet.parts/aligned-000000.0/rows-000000", run_again, again, killed=TABLES),
         Gate("w.parquet.answers/aligned-tables.0/answers.parquet", run_again, again, killed=("correct",)),
@@ -346,15 +510,15 @@ GATES = {
         Gate("arms/debiased/weights/00001.parquet", run_again, again, RUN, RUN),
         Gate("metrics.jsonl", run_again, again, RUN),
         Gate("report.html", read_page, _page, RUN),
-        Gate("page.html", make_again, _files, ("report",)),
+        Gate("page.html", make_again, _of_job, ("report",)),
         Gate(".inputs/inputs.json", run_again, again, killed=("distill of Datasets",)),
-        Gate("data/train.inputs.npy", read_arrays, lambda job, folder: _arrays(folder), ("data", "data of images")),
-        Gate("imagenet/prepared-9/train.inputs.part", run_again, again, killed=("data of images",)),
-        Gate("data/dataset.json", read_arrays, lambda job, folder: _arrays(folder), ("data", "data of images")),
+        Gate("data/train.inputs.npy", reading(_arrays, _data), whole(_arrays), ("data", "data of images")),
+        Gate("imagenet/prepared-9/train.inputs.part", run_again, again, killed=("data of images",), quiet=True),
+        Gate("data/dataset.json", reading(_arrays, _data), whole(_arrays), ("data", "data of images")),
         Gate("data/owner.txt", run_again, again, ("data",), ("data", "data of images")),
-        Gate("originals/published.bin", make_again, _files, ("download",)),
-        Gate("student/student.safetensors", read_student, lambda job, folder: _parameters(folder), ("export",)),
-        Gate("student/student.json", read_student, lambda job, folder: _parameters(folder), ("export",)),
+        Gate("originals/published.bin", make_again, _of_job, ("download",)),
+        Gate("student/student.safetensors", reading(_parameters, _student), whole(_parameters), ("export",)),
+        Gate("student/student.json", reading(_parameters, _student), whole(_parameters), ("export",)),
         Gate(".w.parquet.1.0123456789abcdef.tmp", run_again, again, killed=UNFINISHED),
     )
 }

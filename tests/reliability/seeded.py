@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -43,8 +43,16 @@ def pytest_check(*tests: str) -> Check:
 
 def sweep(job: str, fault: str, every: int = 1, offset: int = 0) -> Check:
     """Some points of a goal of the harness: see faults.py."""
-    call = f"faults.sweep(jobs.JOBS[{job!r}], {fault!r}, {every}, {offset})"
-    lines = ["import sys", "from tests.reliability import faults, jobs", "jobs.prepare_process()"]
+    return _harness(f"faults.sweep(jobs.JOBS[{job!r}], {fault!r}, {every}, {offset})")
+
+
+def gate(sample: str, flips: int) -> Check:
+    """Some flips of a goal of the harness: see rot.py."""
+    return _harness(f"rot.prove(rot.GATES[{sample!r}], {flips}, 0, 0, 0)")
+
+
+def _harness(call: str) -> Check:
+    lines = ["import sys", "from tests.reliability import faults, jobs, rot", "jobs.prepare_process()"]
     lines += [f"tried, failures = {call}", "print(failures[:3])", f"sys.exit({RED} if failures else 0)"]
     return Check(("-c", "; ".join(lines)), RED)
 
@@ -58,6 +66,11 @@ class Defect:
     old: str
     new: str
     check: Check
+    others: tuple[Check, ...] = ()  # which must catch it, too, when all is proved
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        return (self.check, *self.others)
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,7 @@ class Outcome:
 
 FINISHED = "tests/test_seeded.py::test_what_a_job_has_finished_survives_a_power_cut"
 STOPPED = "tests/test_stage.py::test_a_stop_at_any_step_changes_no_bit"
+PARTS = ("parts/part-000000.0.parquet", "parts/aligned-000000.0/rows-000000", "answers/aligned-tables.0/answers.parquet")
 EVAL = "tests/test_stage.py::test_estimation_and_accuracies_are_in_eval_mode_and_steps_in_train_mode"
 
 DEFECTS = (
@@ -115,6 +129,7 @@ DEFECTS = (
         """ if raw[:start] == HEAD + store.digest(text).encode() + MIDDLE else None""",
         "",
         pytest_check("tests/test_seeded.py::test_no_flipped_bit_of_a_record_is_silently_used"),
+        (gate(f"w/_part-000000-{'0' * 16}.json", 12),),
     ),
     Defect(
         "NaN is stored in records",
@@ -137,6 +152,7 @@ DEFECTS = (
         """path.stat().st_size == size and digest_file(path) == sha256""",
         """path.stat().st_size == size""",
         pytest_check("tests/test_seeded.py::test_files_of_the_same_size_and_other_bytes_are_not_intact"),
+        tuple(gate(f"w.parquet.{name}", 6) for name in PARTS),
     ),
     Defect(
         "foreign files in the folder of parts are not refused",
@@ -194,6 +210,13 @@ DEFECTS = (
         """write_page_checksum=False, **writing(schema))""",
         pytest_check("tests/test_parts.py::test_pages_of_the_output_carry_checksums"),
     ),
+    Defect(
+        "partitions that were made are not compared with their digest",
+        "wdistill/engines/partition.py",
+        """store.is_intact(place.local(listed.file, scratch), (listed.size, listed.sha256))""",
+        """place.local(listed.file, scratch).stat().st_size == listed.size""",
+        gate(f"w/part-000000-{'0' * 16}-{'0' * 16}.parquet", 12),
+    ),
     # weights
     Defect(
         "ties at the k-th distance are not shared",
@@ -225,9 +248,9 @@ DEFECTS = (
     # runs
     Defect(
         "checkpoints are not compared with their digest",
-        "wdistill/core/store.py",
-        """path.stat().st_size == size and digest_file(path) == sha256""",
-        """path.stat().st_size == size""",
+        "wdistill/runs/checkpoints.py",
+        """        bad = [name for name, file in files if not store.is_intact(folder / name, file)] if""",
+        """        bad = [name for name, _ in files if not (folder / name).is_file()] if""",
         pytest_check("tests/test_checkpoints.py::test_a_finished_run_that_was_damaged_mends_itself"),
     ),
     Defect(
@@ -341,6 +364,7 @@ DEFECTS = (
         """        if store.digest(content) == description["sha256"].get(PARAMETERS):""",
         """        if True:""",
         pytest_check("tests/test_seeded.py::test_parameters_of_another_student_are_not_read"),
+        (gate("student/student.safetensors", 6),),
     ),
     # data and the command line
     Defect(
@@ -349,6 +373,14 @@ DEFECTS = (
         """    _check_files(folder, manifest)\n    try:""",
         """    try:""",
         pytest_check("tests/test_datasets.py::test_what_is_damaged_is_not_used_and_is_prepared_again_once_it_is_removed"),
+        (gate("data/train.inputs.npy", 12),),
+    ),
+    Defect(
+        "images that were decoded are not compared with their digests",
+        "wdistill/datasets/pictures.py",
+        """            if store.digest(content) != expected:""",
+        """            if not content:""",
+        gate("imagenet/prepared-9/train.inputs.part", 12),
     ),
     Defect(
         "errors end with exit code 0",
@@ -389,16 +421,17 @@ def run(check: Check, defect: Defect | None) -> tuple[int | None, str]:
 
 
 def attempt(defect: Defect) -> Outcome:
-    """Whether the check turns red."""
-    started = time.monotonic()
-    code, words = run(defect.check, defect)
-    why = "" if code == defect.check.red else f"the check ended with {code}: {words}"
-    return Outcome(defect.name, not why, why, time.monotonic() - started)
+    """Whether every check of it turns red."""
+    started, missed = time.monotonic(), list[str]()
+    for check in defect.checks:
+        code, words = run(check, defect)
+        missed += [] if code == check.red else [f"the check ended with {code}: {words}: {check.words[-1]}"]
+    return Outcome(defect.name, not missed, "; ".join(missed), time.monotonic() - started)
 
 
 def without(defects: Sequence[Defect]) -> list[Check]:
     """The checks of defects, all tests in one: without a defect they are green, or red says nothing."""
-    checks = dict.fromkeys(defect.check for defect in defects)
+    checks = dict.fromkeys(check for defect in defects for check in defect.checks)
     tests = [check.words[-1] for check in checks if check.red == 1]
     others = [check for check in checks if check.red == RED]
     return [*([pytest_check(*dict.fromkeys(tests))] if tests else []), *others]
@@ -415,9 +448,9 @@ def attempts(defects: Sequence[Defect]) -> Iterator[Outcome]:
         yield from pool.map(attempt, defects)
 
 
-def prove(number: int, seed: int) -> tuple[int, list[str]]:
-    """`number` of the defects, from that of number `seed` on: how many were tried, and those that are not caught."""
-    chosen = [DEFECTS[(seed + i) % len(DEFECTS)] for i in range(min(number, len(DEFECTS)))]
+def prove(every_check: bool) -> tuple[int, list[str]]:
+    """All defects, each by its first check or by every one: how many were tried, and those that are not caught."""
+    chosen = DEFECTS if every_check else [replace(defect, others=()) for defect in DEFECTS]
     replay = "python -m tests.reliability.seeded --only"
     missed = [outcome for outcome in attempts(chosen) if not outcome.caught]
     return len(chosen), [f"not caught, {outcome.why}: {replay} {outcome.name!r}" for outcome in missed]

@@ -112,6 +112,19 @@ def test_a_killed_process_ends_all_and_as_many_resume_with_the_same_bits(by_two:
     assert unlike(tmp_path / "run", by_two) == []
 
 
+def test_a_shard_that_was_damaged_is_named_and_an_older_checkpoint_taken(by_two: Path, tmp_path: Path) -> None:
+    assert ranked(2, "sharded", tmp_path / "run", PARTS, STOPS="1 step 60").returncode != 0
+    shards = (tmp_path / "run").rglob("checkpoint-*.2-of-2.safetensors")
+    shard = max(shards, key=lambda path: path.stat().st_mtime_ns)  # of the newest checkpoint
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    again = ranked(2, "sharded", tmp_path / "run", PARTS)
+    assert again.returncode == 0, again.stderr[-4000:]
+    assert f"{shard.name} damaged or missing: resuming from the snapshot before" in again.stderr
+    assert unlike(tmp_path / "run", by_two) == [". state"]  # it has the warning
+
+
 @pytest.mark.parametrize("resumed", [1, 3])
 def test_another_number_of_processes_resumes(whole: Path, tmp_path: Path, resumed: int) -> None:
     assert ranked(2, "sharded", tmp_path / "run", PARTS, STOPS="1 step 50").returncode != 0
