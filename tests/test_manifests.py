@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests import killing
-from wdistill import cli
+from tests.distilling import QUICK, go, undrawn
+from wdistill import cli, debiased
 from wdistill.core import sealed
 from wdistill.core.errors import CheckpointError, ConfigError, FileError
 from wdistill.core.shapes import fault_of
@@ -158,3 +159,10 @@ def test_a_manifest_under_the_number_of_another_is_damaged(run: Path, tmp_path: 
         path.unlink()
     with pytest.raises(CheckpointError):
         read_run(copy)
+
+
+@pytest.mark.parametrize("name", ["unweighted + gold", "der erste, der beste", "\x1b[31mred", "-", "7"])
+def test_arms_may_have_names_that_a_recipe_in_a_file_may_not(name: str, tmp_path: Path) -> None:
+    with undrawn():
+        began = go(recipe=QUICK, rule={name: debiased}, run=tmp_path / "run")
+    assert [*read_run(tmp_path / "run").arms] == [name] == [*began.outcome.arms]

@@ -178,14 +178,15 @@ def removed_checkpoint(folder: Path) -> None:
 
 def maps_have_room(folder: Path) -> None:
     """Memory maps are read-only but for one, whose room on the disk is taken first: none meets a full disk as a SIGBUS."""
-    modes, writable = list[object](), list[str]()
+    maps = list[tuple[str, object]]()  # file, mode
     for path in PACKAGE.rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text())):
             if isinstance(call, ast.Call):
                 if getattr(call.func, "attr", getattr(call.func, "id", "")) in ("memmap", "open_memmap", "mmap"):
-                    writable.append(path.name)
-                modes += [getattr(each.value, "value", "?") for each in call.keywords if each.arg == "mmap_mode"]
-    same((set(modes), len(modes) > 3, writable), ({"r"}, True, ["store.py"]))
+                    given = [each.value for each in call.keywords if each.arg == "mode"] or call.args[2:3]
+                    maps.append((path.name, getattr(given[0], "value", "?") if given else "?"))
+                maps += [(path.name, getattr(each.value, "value", "?")) for each in call.keywords if each.arg == "mmap_mode"]
+    same(([each for each in maps if each[1] != "r"], ("npy.py", "r") in maps), ([("store.py", "r+")], True))
 
     def full(handle: int, start: int, size: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

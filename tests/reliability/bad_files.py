@@ -124,7 +124,7 @@ def objects_in_archives(folder: Path) -> None:
     refused(FileError, lambda: read(folder / "x.npz"), "dtype object, which only unpickling")
     refused(FileError, lambda: read_data(folder / "x.npz"), "which only unpickling could read")
     np.save(folder / "inputs.npy", trap, allow_pickle=True)
-    refused(FileError, lambda: read_data(folder), "inputs.npy", "not of objects")
+    refused(FileError, lambda: read_data(folder), "inputs.npy", "dtype object", "not of real numbers")
     fact(not marker.exists(), "nothing was unpickled")
 
 

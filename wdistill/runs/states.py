@@ -138,7 +138,9 @@ def _fault_of_run(state: Mapping[str, Any]) -> str:
     arms, recipe = state["arms"], state["identity"]["recipe"]
     if not arms or len({*arms}) < len(arms):
         return "state.arms: none, or some twice"
-    known = {name: value for name, value in recipe.items() if name in settings_of(Recipe)}
+    if fault := fault_of(recipe.get("rule", []), list[str], "state.identity.recipe.rule"):
+        return fault  # in Python arms may have names that a recipe in a file may not
+    known = {name: value for name, value in recipe.items() if name in settings_of(Recipe) and name != "rule"}
     try:
         from_json(Recipe, known, "state.identity.recipe")
     except ConfigError as error:
