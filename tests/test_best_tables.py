@@ -28,7 +28,7 @@ from wdistill.methods.best import correct_targets
 from wdistill.methods.context import AuxiliaryPredictions, Context, one_hot
 from wdistill.methods.crossfit import folds_of
 from wdistill.methods.judged import judge
-from wdistill.methods.metric_text import metric_of
+from wdistill.methods.metric_text import metric_of, written_out
 from wdistill.methods.targets import fit_targets
 from wdistill.tables import experts, job, join
 from wdistill.tables.options import Options, Paths
@@ -330,7 +330,7 @@ def test_the_reason_has_the_gain_by_the_users_metric_and_the_targets_are_the_sam
     assert found.replace_schema_metadata().equals(plain.replace_schema_metadata())
     before, after = (read_record(tmp_path / name) for name in ("plain.parquet", "named.parquet"))
     assert before is not None and after is not None
-    assert "metric" not in before["options"] and after["options"]["metric"] == named
+    assert "metric" not in before["options"] and after["options"]["metric"] == written_out(named)
     opened = experts.open_experts(Paths([tables[1]], [tables[3]]), Options(method="best", opinions=("llm",)))
     context = experts.predict_sample(opened).context
     gain = judge(metric_of(named, "012"), context, fit_targets(context), None).gain
@@ -340,6 +340,22 @@ def test_the_reason_has_the_gain_by_the_users_metric_and_the_targets_are_the_sam
     capsys.readouterr()
     assert cli.main(["advise", *tables, "--opinions", "llm", "--metric", named, "--details"]) == 0
     assert told in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("engine", [[], ["--engine", "local"]])
+def test_other_costs_in_the_same_file_are_another_job(tables: list[str], tmp_path: Path, engine: list[str]) -> None:
+    """The record has the costs, not the path: equal costs give equal bytes, others are not taken for those before."""
+    output = "w" if engine else "w.parquet"
+    for folder, costs in (("a", "0,1,1\n1,0,1\n9,9,0\n"), ("b", "0,1,1\n1,0,1\n9,9,0\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "costs.csv").write_text(costs)
+        flags = ["--metric", f"cost:{tmp_path / folder / 'costs.csv'}", *engine]
+        assert cli.main(["weigh", "--method", "best", *tables, *flags, "--output", str(tmp_path / folder / output)]) == 0
+    made = [sorted(p for p in (tmp_path / folder).rglob("*") if p.is_file() and p.suffix != ".csv") for folder in "ab"]
+    assert [p.read_bytes() for p in made[0]] == [p.read_bytes() for p in made[1]] and made[0]
+    (tmp_path / "b" / "costs.csv").write_text("0,1,1\n1,0,1\n2,2,0\n")
+    again = cli.main(["weigh", "--method", "best", *tables, *flags, "--output", str(tmp_path / "b" / output)])
+    assert again == (2 if engine else 0), "a finished folder is of other options; a file is made anew"
 
 
 # what is refused ----------------------------------------------------------------------------------------------------

@@ -942,3 +942,13 @@ def test_the_confirmation_is_one_code_and_the_reach_that_of_the_tuning_half() ->
     for targets, reach in TRANSFER.items() if whole else ():
         found = fitted(tuning, targets)
         assert reach == TransferCurve(*(round(each, 3) for each in (found.slope, found.bend, found.residual)))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_every_epoch_that_has_ended_is_told_once(count: int) -> None:
+    inputs, targets, weights = examples((5,), count)
+    ended = list[int]()
+    train(
+        Perceptrons([5, 4, 3]).copies(count), inputs, targets, weights, epochs=3, seed=1, batch=8, after_epoch=ended.append
+    )
+    assert ended == [1, 2, 3]

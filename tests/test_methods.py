@@ -474,7 +474,7 @@ def test_an_expert_that_alone_is_better_on_gold_than_the_targets_is_told(seed: i
              (found.validation["forest"], told.targets.out_of_fold)]  # fmt: skip
     assert right[0] > right[1] + 10 and better_alone(found, told.targets) == "forest"
     said = f"; forest alone is right on more gold rows ({right[0]:.1f}%, these targets {right[1]:.1f}%)"
-    assert told.why.endswith(f"{said}: --targets-from forest teaches it")
+    assert told.why.endswith(f"{said}: --targets-from forest (targets_from in Python) teaches it")
     overruled = best.correct_targets(replace(found, targets_from="forest"))
     assert overruled.gain.gain > told.gain.gain and "alone" not in overruled.why
     asked = best.correct_targets(replace(case(m=300, seed=seed), targets_from="teacher"))

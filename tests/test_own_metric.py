@@ -165,6 +165,15 @@ def test_a_run_of_corrected_targets_alone_says_how_to_know_what_they_gain(tmp_pa
     assert sentence in list(terminal_lines([report.outcome])) and pool_sentences([report.outcome]) == []
     assert sentence in html.unescape(page({"": [report.outcome]}, "a page")).replace("\u00a0", " ")
     assert without_base([replace(report.outcome, state="running")]) == [], "there is time to stop it"
+    (alone,) = report.outcome.arms.values()
+    weighted = replace(alone, name="debiased", rule="debiased", why="")
+    assert without_base([replace(report.outcome, arms={"best": alone, "debiased": weighted})]) == [], "it was taught them"
+
+
+def test_a_run_that_was_asked_for_the_teachers_targets_was_taught_them(tmp_path: Path) -> None:
+    with undrawn():
+        report = go(recipe=replace(QUICK, targets_from="teacher"), rule=best, run=tmp_path / "run")
+    assert without_base([report.outcome]) == []
 
 
 def test_accuracy_as_a_metric_leaves_no_trace(tmp_path: Path) -> None:

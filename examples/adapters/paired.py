@@ -38,7 +38,10 @@ def gain(values: Sequence[float], known: Sequence[float]) -> str:
 
 
 def write(path: Path, arms: Arms, base: str, data: str) -> None:
-    """One line for each trial, in the place of those that the file has of this example and these data."""
+    """One line for each trial, in the place of those that the file has of this example and these data.
+
+    Examples that write to one file must run one after the other.
+    """
     example, here = Path(sys.argv[0]).stem, environment("cpu", 1)
     commit = commit_of(Path(__file__).parents[2], "wdistill", "examples/adapters/*.py")
     said = {"example": example, "data": data, "base": base, "commit": commit}
@@ -48,4 +51,6 @@ def write(path: Path, arms: Arms, base: str, data: str) -> None:
     for trial in range(len(arms[base])):
         accuracies = {arm: round(float(values[trial]), 6) for arm, values in arms.items()}
         kept.append(json.dumps({**said, "trial": trial, "accuracies": accuracies}))
-    path.write_text("\n".join([*kept, ""]))
+    whole = path.with_name(f"{path.name}.new")
+    whole.write_text("\n".join([*kept, ""]))
+    whole.replace(path)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,16 +15,10 @@ from wdistill.datasets import prepare
 
 FOLDER = Path(__file__).parents[2] / "examples" / "adapters"
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the trainers
-
-
-@pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Examples import what they share from their own folder."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    yield
-    for name in [path.stem for path in FOLDER.glob("*.py")]:
-        sys.modules.pop(name, None)
+pytestmark = [
+    pytest.mark.usefixtures("examples_folder"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of the trainers
+]
 
 
 @pytest.mark.parametrize("head", ["", "@relation phoneme\n@attribute a real\n@data\n\n"], ids=["numbers alone", "of KEEL"])

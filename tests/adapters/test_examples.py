@@ -16,18 +16,10 @@ os.environ.setdefault("KERAS_BACKEND", "torch")
 FOLDER = Path(__file__).parents[2] / "examples" / "adapters"
 
 pytestmark = [
+    pytest.mark.usefixtures("examples_folder"),
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore"),  # of the trainers: the examples are programs, and show what they show
 ]
-
-
-@pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Examples import what they share from their own folder."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    yield
-    for name in [path.stem for path in FOLDER.glob("*.py")]:
-        sys.modules.pop(name, None)
 
 
 def accuracies(table: str) -> dict[str, float]:
@@ -88,4 +80,5 @@ def test_trials_are_written_where_a_file_is_asked_for_and_take_the_place_of_thos
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     said = [(each["example"], each["data"], each["trial"], each["accuracies"]["best"]) for each in lines]
     assert said == [("pytorch", data, trial, arms["best"][trial]) for data in ("letters", "digits") for trial in (0, 1)]
-    assert {each["base"] for each in lines} == {"base"} and all(each["commit"] and each["processor"] for each in lines)
+    assert {each["base"] for each in lines} == {"base"} and all(each["processor"] for each in lines)
+    assert all(re.fullmatch(r"[0-9a-f]{12}\+?|none", each["commit"]) for each in lines)

@@ -137,7 +137,7 @@ class Dying:
 
 @dataclass(frozen=True)
 class Together:
-    """Work that begins once two processes are at it; each leaves its number in a folder."""
+    """Work that begins once two processes are at it, or fails; each leaves its number in a folder."""
 
     work: Any
     seen: str
@@ -146,7 +146,9 @@ class Together:
         folder, end = Path(self.seen), time.monotonic() + 90
         folder.mkdir(exist_ok=True)
         (folder / str(os.getpid())).touch()
-        while len(list(folder.iterdir())) < 2 and time.monotonic() < end:
+        while len(list(folder.iterdir())) < 2:
+            if time.monotonic() > end:
+                raise TimeoutError("one process is at it alone")
             time.sleep(0.02)
         return str(self.work(question))
 

@@ -21,6 +21,8 @@ from wdistill.engines.weigh import weigh_partitions
 from wdistill.tables.manifest import MANIFEST
 from wdistill.tables.options import Options, Paths
 
+MORE = 24  # files of a job that is to take a while
+
 
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
@@ -89,7 +91,7 @@ def test_a_bucket_is_never_made(s3: Any, address: str) -> None:
 def test_a_store_that_stops_in_the_middle_of_a_job_ends_it_and_the_same_command_goes_on(s3: Any, tmp_path: Path) -> None:
     system, server = s3
     given = rows_in_files(tmp_path)
-    for number in range(FILES, FILES + 8):
+    for number in range(FILES, FILES + MORE):
         write(tmp_path / "u" / f"{number:02d}.parquet", columns(number, 40_000, first=10**7 * number))
     system.put(str(tmp_path / "u"), "bucket/stopped/u", recursive=True)
     flags = ["--validation", given.validation[0], "--unlabeled", "s3://bucket/stopped/u/*.parquet"]
@@ -114,7 +116,7 @@ def test_a_store_that_stops_in_the_middle_of_a_job_ends_it_and_the_same_command_
     again.start()
     try:
         before = changed()
-        assert 0 < len(before) < FILES + 8 and not system.exists(f"bucket/stopped/o/{MANIFEST}")
+        assert 0 < len(before) < FILES + MORE and not system.exists(f"bucket/stopped/o/{MANIFEST}")
         done = subprocess.run([*command, "s3://bucket/stopped/o"], capture_output=True, text=True, env=here)
         assert done.returncode == 0, done.stderr
         assert changed().items() >= before.items()  # what was done is kept

@@ -23,7 +23,9 @@ from wdistill.weights.confidence import Floats
 
 def fit_labels(student: Any, X: Any, labels: Ints, classes: NDArray[Any], seed: int) -> Any:
     """A copy of the student, fitted on labels (n,), numbers of `classes`; one that takes soft targets gets them as such."""
-    last = student.steps[-1][1] if isinstance(student, Pipeline) else student
+    last = student
+    while isinstance(last, Pipeline):
+        last = last.steps[-1][1]
     if not isinstance(last, TreeStudent):
         return instantiate(student, seed).fit(X, classes[labels])
     return fit_targets(student, X, one_hot(labels, len(classes)), None, classes, negligible=0.0, seed=seed)

@@ -16,6 +16,7 @@ from wdistill.core.errors import CheckpointError, unreadable
 from wdistill.training.tensors import from_bytes, to_bytes
 
 NAME = "wdistill_weights.safetensors"
+PARTS = {"weight", "epoch", "ids"}  # of a state
 
 
 def state_of(data: WithTargets, epoch: int) -> dict[str, Tensor]:
@@ -25,7 +26,7 @@ def state_of(data: WithTargets, epoch: int) -> dict[str, Tensor]:
 
 def set_state(data: WithTargets, state: Mapping[str, Any], where: str) -> int:
     """Set the weights to those of a state, and return its epoch; an error where they are of other rows."""
-    named = {*state} == {*state_of(data, 0)}
+    named = {*state} == PARTS
     if not named or not _same(state["ids"], _digest(data)) or getattr(state["weight"], "shape", None) != data.weight.shape:
         raise CheckpointError(
             "weights of other rows",

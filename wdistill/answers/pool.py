@@ -25,7 +25,7 @@ from wdistill.core.errors import InputError, bad_input, bad_value
 from wdistill.core.progress import progress
 from wdistill.methods.best import check_enough_gold
 from wdistill.methods.gold_design import GoldDesign
-from wdistill.methods.metric_text import metric_of
+from wdistill.methods.metric_text import metric_of, written_out
 from wdistill.tables.formats.table import Table, open_tables
 from wdistill.tables.join import IdCheck, refuse_repeats
 from wdistill.weights.confidence import Floats
@@ -126,8 +126,10 @@ def open_pool(sources: Sources, options: AnswerOptions) -> AnswerPool:
         assert gold is not None
         labels = read_gold_labels(gold, options.label, options.gold_id or options.id)
     classes = _find_classes(files, labels, options)
-    if options.metric is not None:
-        metric_of(options.metric, classes.names)  # a bad one is an error now, not after all has been read
+    if options.metric is not None:  # a bad one is an error now, not after all has been read
+        metric = written_out(options.metric)
+        metric_of(metric, classes.names)
+        options = replace(options, metric=metric)
     table = open_tables([rows], option="--pool")[0] if rows else None
     _check_columns(files, table, values)
     _check_ids(files, inside is not None)

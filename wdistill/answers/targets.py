@@ -143,7 +143,7 @@ def correct_files(sources: Sources, output: Path, options: AnswerOptions) -> dic
     folder = output.with_name(f"{output.name}.answers")
     refuse_foreign(folder, [Path(name) for name in sources.all])
     with store.lock(folder):
-        identity = {"version": wdistill.__version__, "options": to_json(options), "files": sources.stamps}
+        identity = {"version": wdistill.__version__, "options": to_json(pool.options), "files": sources.stamps}
         held = open_folder(folder, identity)
         try:
             with checks.collect_warnings():

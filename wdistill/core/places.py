@@ -177,7 +177,7 @@ class RemotePlace:
             try:
                 return write()
             except FileNotFoundError:
-                above = self.root.rpartition("/")[0]
+                above = self.root.rpartition("/")[0] or ("/" if self.root.startswith("/") else "")
                 if not above or not self.system.isdir(above):
                     raise
                 self.system.makedirs(self.root, exist_ok=True)

@@ -164,7 +164,8 @@ def _alone(context: Context, targets: FittedTargets) -> str:
         return ""
     rights = (each.argmax(axis=1) == context.labels for each in (context.validation[name], targets.out_of_fold))
     own, taught = (f"{share_of(right, context.design).value:.1%}" for right in rights)
-    return f"; {name} alone is right on more gold rows ({own}, these targets {taught}): --targets-from {name} teaches it"
+    asked = f"--targets-from {name} (targets_from in Python)"
+    return f"; {name} alone is right on more gold rows ({own}, these targets {taught}): {asked} teaches it"
 
 
 def _described(context: Context, targets: FittedTargets) -> str:

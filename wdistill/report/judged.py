@@ -44,13 +44,14 @@ def _without_gold(outcomes: Sequence[Outcome], base: str) -> str:
 
 
 def without_base(outcomes: Sequence[Outcome]) -> list[str]:
-    """Of finished runs in which nothing but corrected targets was taught: which arm would tell what they gain."""
-    arms = [arm for outcome in outcomes if outcome.state == "finished" for arm in outcome.arms.values()]
-    if not any(arm.why for arm in arms) or any(arm.rule == "unweighted" for arm in arms):
+    """Of finished runs whose arms have corrected targets alone: which arm would tell what they gain."""
+    finished = [outcome for outcome in outcomes if outcome.state == "finished"]
+    taught_plainly = any(not arm.why for outcome in finished for arm in outcome.arms.values())
+    if not finished or taught_plainly or any(outcome.recipe.get("targets_from") == "teacher" for outcome in finished):
         return []
     return [
-        "No arm was taught the teacher's own targets, so that nothing is known of what the corrected ones gained: "
-        "--rule unweighted --rule best --validation-in-training yes trains both, in a run of its own."
+        "No arm was taught the teacher's own targets, so that nothing is known of what the corrected ones gained: a run "
+        "of its own with --rule unweighted --rule best --validation-in-training yes tells."
     ]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from wdistill.core.errors import ConfigError, bad_value, unreadable, wrong_extension
 from wdistill.core.settings import read_settings, setting, settings_of, to_json, words
+from wdistill.methods.metric_text import written_out
 from wdistill.weights.rules import RULES, RuleSettings, check_names, missing_settings, rules_taking, unused_settings
 
 RULE_LIST = ", ".join(RULES)
@@ -117,13 +118,16 @@ class Paths:
 
 
 def read_options(flags: Mapping[str, Any]) -> Options:
-    """The options of flags; those that the method does not look at are refused, even where they say the default."""
+    """The options of flags, with the costs that a file of them holds.
+
+    Those that the method does not look at are refused, even where they say the default.
+    """
     options = read_settings(Options, flags)
     other = "best" if options.method == "paper" else "paper"
     for name in OF_METHOD[other]:
         if name in flags:
             raise _conflict(f"--{name}", f"needs --method {other}", f"--method {options.method}")
-    return options
+    return options if options.metric is None else replace(options, metric=written_out(options.metric))
 
 
 def option_record(options: Options) -> dict[str, Any]:
