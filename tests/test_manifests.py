@@ -26,7 +26,8 @@ OPTIONAL = {"rules", "settings", "parts", "warnings", "seconds", "accuracies", "
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "run"
-    killing.run(folder)
+    with undrawn():  # killing leaves pages undrawn, for a process of its own
+        killing.run(folder)
     return folder
 
 

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
+import wdistill.report.page
 from tests.reliability import artefacts, jobs, kept, rot, seeded
 from tests.reliability.goals import Goal, goals, line, page, parser, proof_of, unproved, wanted
 from tests.reliability.kept import Proof
 from tests.reliability.seeds import READERS
 from wdistill.core import store
 from wdistill.core.errors import FileError
+from wdistill.methods import crossfit
+from wdistill.tables import job
 
 pytestmark = pytest.mark.slow
 
@@ -57,6 +60,8 @@ HASHED = (
 @pytest.mark.kill
 @pytest.mark.parametrize("sample", HASHED)
 def test_a_gate_is_red_where_files_are_not_compared_with_their_digests(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, setting in ((job, "PART"), (crossfit, "TREES"), (wdistill.report.page, "page")):
+        monkeypatch.setattr(module, setting, getattr(module, setting))  # what is set below is undone at the end
     jobs.prepare_process()
     tried, failures = rot.prove(rot.GATES[sample], 6, 0, 0, 0)
     assert (tried, failures) == (6, [])
