@@ -141,10 +141,10 @@ ARTEFACTS = (
     Artefact(
         r"(.*/)?wdistill_weights\.safetensors",
         "adapters/weights_file.py",
-        "SHA-256 in its metadata",
+        "SHA-256 of its contents, beside them",
         "RefreshWeights of adapters/transformers.py, when a run is resumed",
         "the trainer, with its checkpoint",
-        "tests/adapters/test_transformers.py::test_a_checkpoint_without_weights_or_with_those_of_other_rows_is_refused",
+        "tests/test_weights_file.py::test_no_flipped_bit_is_loaded_as_another_weight_or_epoch",
     ),
     Artefact(
         RUN + r"(labels|auxiliary/\w+)/\w+-\d+\.parquet",

@@ -510,7 +510,7 @@ class Reader:
 
 
 READERS = {
-    "tables": Reader("tables: parquet, npz, npy, csv, jsonl", _tables, 1_200, 380_000),
+    "tables": Reader("tables: parquet, npz, npy, csv, jsonl", _tables, 1_200, 389_000),
     "data": Reader("training data: folders of npy files, npz, parquet", _data, 300, 60_000),
     "prepared": Reader("prepared data: dataset.json and its arrays", _prepared, 300, 40_000),
     "answers": Reader("answers, in every form: tables, votes, batch outputs", _answers),
@@ -518,7 +518,7 @@ READERS = {
     "costs": Reader("matrices of costs: json, npy, csv", _costs),
     "rules": Reader("saved rules, whole and array by array", _rules),
     "records": Reader("files of weights and their records, verified and inspected", _records, 150, 20_000),
-    "manifests": Reader("manifests of runs with right digests, in show, runs and verify", _manifests, 100, 10_000),
+    "manifests": Reader("manifests of runs with right digests, in show, runs and verify", _manifests, 100, 1_000),
     "jobs": Reader("records of unfinished jobs with right digests", _jobs, 150, 10_000),
     "students": Reader("exported students: student.json, student.safetensors", _students, 300, 80_000),
 }
