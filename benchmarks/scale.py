@@ -1,7 +1,7 @@
 """`wdistill weigh` from parquet to parquet, against bare passes over the same columns: `make bench-scale`.
 
-    python -m benchmarks.scale                     100,000 to 10,000,000 rows × 10 classes, 100,000 and 400,000 × 1,000
-    python -m benchmarks.scale --rows 100000000    10 classes, 10 GB in the temporary folder
+    python -m benchmarks.scale                     100,000 to 100,000,000 rows × 10 classes, 100,000 and 400,000 × 1,000
+    python -m benchmarks.scale --rows 1000000      one size alone
     python -m benchmarks.scale --engines           what Ray and Spark cost besides (`make test-scale` installs them)
 
 Rows are made on the fly, in files of a million at most: two million numbers a model are drawn, and come again and again with
@@ -37,8 +37,8 @@ GOLD = 2_000
 FILE = 1_000_000  # rows of a file, at most
 SUBREAPER = 36  # of prctl(2)
 STEP = 2_000_000  # numbers of a model that are made
-SIZES = ((100_000, 10), (1_000_000, 10), (10_000_000, 10), (100_000, 1_000), (400_000, 1_000))
-ROUNDS = 3  # the median counts; one from a hundred million numbers on
+SIZES = ((100_000, 10), (1_000_000, 10), (10_000_000, 10), (100_000_000, 10), (100_000, 1_000), (400_000, 1_000))
+ROUNDS = 3  # the median counts; one from a thousand million numbers on
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "WDISTILL_THREADS": "1", "POLARS_MAX_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
 # A pass by pyarrow, with as many rows at once as wdistill; {read} and {write} are its settings.
@@ -187,7 +187,7 @@ def measure(rows: int, classes: int) -> list[list[str]]:
         folder, found = Path(name), dict[str, list[Measured]]()
         write_rows(folder, rows, classes)
         size = sum(path.stat().st_size for path in (folder / "u").iterdir())
-        for _ in range(ROUNDS if rows * classes < 10**8 else 1):
+        for _ in range(ROUNDS if rows * classes < 10**9 else 1):
             for job, (command, remove) in jobs_of(folder).items():
                 found.setdefault(job, []).append(run(command))
                 remove()
