@@ -701,6 +701,15 @@ def test_a_manifest_that_is_none_is_named(tmp_path: Path, content: bytes, capsys
     assert cli.main(words) == 0
 
 
+@pytest.mark.parametrize("other", [b"1", b"true"])
+def test_a_manifest_whose_format_was_damaged_is_not_taken_for_one_without_a_digest(tmp_path: Path, other: bytes) -> None:
+    official.write_mnist(tmp_path / "mnist")
+    assert cli.main(["data", "mnist", "--unofficial", "--root", str(tmp_path)]) == 0
+    path = tmp_path / "mnist" / "prepared" / "dataset.json"
+    path.write_bytes(path.read_bytes().replace(b'"dataset": 2', b'"dataset": ' + other).replace(b'"mnist"', b'"mist"'))
+    assert "damaged" in catalog.state_of("mnist", tmp_path)
+
+
 def test_prepared_sets_of_the_first_format_are_read(tmp_path: Path) -> None:
     official.write_mnist(tmp_path / "mnist")
     whole = prepare("mnist", tmp_path, unofficial=True)

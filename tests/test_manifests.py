@@ -14,6 +14,7 @@ from tests.distilling import QUICK, go, undrawn
 from wdistill import cli, debiased
 from wdistill.core import sealed
 from wdistill.core.errors import CheckpointError, ConfigError, FileError
+from wdistill.core.paths import is_name
 from wdistill.core.shapes import fault_of
 from wdistill.runs.folder import read_run
 from wdistill.runs.outcome import Epoch
@@ -167,3 +168,8 @@ def test_arms_may_have_names_that_a_recipe_in_a_file_may_not(name: str, tmp_path
     with undrawn():
         began = go(recipe=QUICK, rule={name: debiased}, run=tmp_path / "run")
     assert [*read_run(tmp_path / "run").arms] == [name] == [*began.outcome.arms]
+
+
+@pytest.mark.parametrize(("name", "right"), [("a" * 200, True), ("ä" * 100, True), ("a" * 201, False), ("ä" * 101, False)])
+def test_a_name_that_no_disk_can_hold_is_none(name: str, right: bool) -> None:
+    assert is_name(name) == right

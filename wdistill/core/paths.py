@@ -17,9 +17,14 @@ def is_passed_over(name: str) -> bool:
     return name.startswith((".", "_"))
 
 
+LONGEST_NAME = 200  # bytes; a disk may hold 255, and temporary names are longer by some
+
+
 def is_name(value: Any) -> bool:
     """Whether a value is the name of a file in a folder, and leads nowhere else."""
-    return isinstance(value, str) and PurePath(value).name == value and value not in ("", "..") and "\0" not in value
+    if not isinstance(value, str) or PurePath(value).name != value or value in ("", "..") or "\0" in value:
+        return False
+    return len(value.encode(errors="surrogateescape")) <= LONGEST_NAME
 
 
 def refuse_remote(text: str, where: str) -> None:

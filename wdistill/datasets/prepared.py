@@ -161,10 +161,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _fault_of(manifest: Any) -> str:
-    """What is wrong with a manifest, in words. Those of format 1 have no digest of their own."""
+    """What is wrong with a manifest, in words. Those of format 1 have no digest of their own; one that is there counts."""
     if not isinstance(manifest, dict) or manifest.get("dataset") not in (1, FORMAT):
         return "another format"
-    if manifest["dataset"] == FORMAT and manifest.get("digest") != digest_of(manifest):
+    if (manifest["dataset"] == FORMAT or "digest" in manifest) and manifest.get("digest") != digest_of(manifest):
         return "other contents than were written"
     kinds = {"name": str, "classes": int, "official": bool, "source": str, "sha256": dict}
     wrong = [key for key, kind in kinds.items() if not isinstance(manifest.get(key), kind)]
