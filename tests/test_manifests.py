@@ -173,3 +173,8 @@ def test_arms_may_have_names_that_a_recipe_in_a_file_may_not(name: str, tmp_path
 @pytest.mark.parametrize(("name", "right"), [("a" * 200, True), ("ä" * 100, True), ("a" * 201, False), ("ä" * 101, False)])
 def test_a_name_that_no_disk_can_hold_is_none(name: str, right: bool) -> None:
     assert is_name(name) == right
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 10**400, -(10**400), 1e201, "1"])
+def test_numbers_that_nothing_can_be_computed_with_are_none(number: Any) -> None:
+    assert fault_of(number, float) and not fault_of(1, float) and not fault_of(-1.5e199, float)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
@@ -84,7 +83,7 @@ def _first(value: Any, kind: type, words: str, where: str, parts: Any) -> str:
 
 def _is_plain(value: Any, kind: Any) -> bool:
     if kind is float:
-        return type(value) in (int, float) and math.isfinite(value) and abs(value) < LARGEST_FLOAT
+        return type(value) in (int, float) and abs(value) < LARGEST_FLOAT  # neither is NaN
     return type(value) is kind and (kind is not int or abs(value) < LARGEST_INT)
 
 
