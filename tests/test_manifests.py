@@ -170,7 +170,10 @@ def test_arms_may_have_names_that_a_recipe_in_a_file_may_not(name: str, tmp_path
     assert [*read_run(tmp_path / "run").arms] == [name] == [*began.outcome.arms]
 
 
-@pytest.mark.parametrize(("name", "right"), [("a" * 200, True), ("ä" * 100, True), ("a" * 201, False), ("ä" * 101, False)])
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [("a" * 200, True), ("ä" * 100, True), ("a" * 201, False), ("ä" * 101, False), ("\udcff", True), ("\ud800", False)],
+)
 def test_a_name_that_no_disk_can_hold_is_none(name: str, right: bool) -> None:
     assert is_name(name) == right
 

@@ -24,7 +24,10 @@ def is_name(value: Any) -> bool:
     """Whether a value is the name of a file in a folder, and leads nowhere else."""
     if not isinstance(value, str) or PurePath(value).name != value or value in ("", "..") or "\0" in value:
         return False
-    return len(value.encode(errors="surrogateescape")) <= LONGEST_NAME
+    try:
+        return len(os.fsencode(value)) <= LONGEST_NAME
+    except UnicodeEncodeError:
+        return False
 
 
 def refuse_remote(text: str, where: str) -> None:
